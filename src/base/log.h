@@ -1,0 +1,26 @@
+// The log of the process: lines on standard error through spdlog. Never prompts, keys or tokens.
+// Thread-safe. Messages are built by the caller; levels are cheap to ask for.
+#pragma once
+
+#include <string_view>
+
+namespace graft {
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
+
+struct LogOptions {
+  LogLevel level = LogLevel::kInfo;
+  bool json = false;  // one JSON object per line
+};
+
+// Call once, before other threads start.
+void init_log(const LogOptions& options);
+bool log_enabled(LogLevel level);
+void log(LogLevel level, std::string_view message);
+
+inline void log_debug(std::string_view message) { log(LogLevel::kDebug, message); }
+inline void log_info(std::string_view message) { log(LogLevel::kInfo, message); }
+inline void log_warning(std::string_view message) { log(LogLevel::kWarning, message); }
+inline void log_error(std::string_view message) { log(LogLevel::kError, message); }
+
+}  // namespace graft

@@ -1,0 +1,54 @@
+// A generation request after validation, as the scheduler sees it. Plain values; no I/O, no threads.
+// Ranges are checked by api/ before such a value exists; the limits stand beside the fields.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace graft {
+
+using TokenId = std::int32_t;
+using RequestId = std::uint64_t;
+
+struct SamplingParams {
+  float temperature = 1.0F;        // 0 = greedy
+  std::int32_t top_k = 0;          // 0 = off
+  float top_p = 1.0F;              // (0, 1]
+  float min_p = 0.0F;              // [0, 1]
+  float repetition_penalty = 1.0F; // > 0; 1 = off (CTRL, arXiv:1909.05858)
+  float frequency_penalty = 0.0F;  // [-2, 2]
+  float presence_penalty = 0.0F;   // [-2, 2]
+  std::int32_t penalty_last_n = 64;  // tokens that penalties look back at; 0 = none
+  std::optional<std::uint32_t> seed;
+  std::vector<std::pair<TokenId, float>> logit_bias;  // ids in the vocabulary; finite
+  // Top alternatives reported per token, of the raw distribution: nothing = no log-probabilities,
+  // 0 = the chosen token's only. At most 20.
+  std::optional<std::int32_t> n_logprobs;
+};
+
+struct StopRules {
+  std::int32_t max_tokens = -1;  // -1 = until the context ends
+  std::int32_t min_tokens = 0;   // end-of-generation tokens are suppressed before that many
+  bool ignore_eos = false;
+  std::vector<std::string> strings;   // never empty strings
+  std::vector<TokenId> token_ids;
+};
+
+// One element of a request's module selection, before it is resolved against the registry.
+struct ModuleChoice {
+  std::string name;                   // used unless `index` is set
+  std::optional<std::int64_t> index;  // llama-server's `lora: [{"id": ...}]`: position in the list
+  float scale = 1.0F;                 // finite
+};
+
+struct GenerationRequest {
+  RequestId id = 0;
+  std::vector<TokenId> prompt;  // not empty, shorter than the context, ids in the vocabulary
+  SamplingParams sampling;
+  StopRules stop;
+};
+
+}  // namespace graft
