@@ -1,0 +1,102 @@
+// Grafter: connects one llama_context to the grafting backend, a ggml device that delegates to the
+// CPU and changes the node list of each step: it inserts module computations behind the sites they
+// extend and replaces attention nodes by a step whose cost follows each row (design sections 2, 2b).
+//
+// Usage: register_grafting_device() before the first model is loaded; then
+//   Grafter grafter(options);
+//   { Grafter::Binding binding(grafter); context = llama_init_from_model(...); }
+//   per step: grafter.begin_step(plan); llama_decode(...);
+// The context must be created with flash attention ENABLED and must be freed before the grafter.
+// A context made without a binding gets a backend that passes everything through.
+//
+// Threads: everything but check_attachable() and sites() belongs to the thread that calls
+// llama_decode. After the context exists, sites() is immutable and any thread may read it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "grafting/site_table.h"
+#include "grafting/step_plan.h"
+#include "modules/residency/resident_adapter.h"
+
+namespace graft {
+
+// Registers the device with ggml; idempotent. Requires: called before any model is loaded, and by
+// one thread.
+void register_grafting_device();
+
+enum class Emitter : std::uint8_t {
+  kFused,  // one kernel of ours per site; CPU
+  kOps,    // standard ggml operations; what a device without custom ops needs
+};
+
+struct GrafterOptions {
+  std::int32_t n_threads = 1;   // size of the compute pool, the calling thread included
+  std::uint32_t poll = 50;      // 0..100: how long idle pool threads spin before they sleep
+  bool attention = true;        // replace ggml's attention by the batch-invariant step
+  Emitter emitter = Emitter::kFused;
+};
+
+struct GrafterStats {
+  std::int64_t n_computes = 0;         // graph computations with a plan
+  std::int64_t n_graph_builds = 0;
+  std::int64_t n_module_nodes = 0;     // inserted into the last step
+  std::int64_t n_attention_nodes = 0;  // replaced in the last step
+  std::int64_t n_foreign_attention_nodes = 0;  // left to ggml in the last step
+  std::int64_t prepare_ns = 0;         // of the last step: all our work outside of kernels
+};
+
+class Grafter {
+ public:
+  explicit Grafter(const GrafterOptions& options);
+  ~Grafter();
+  Grafter(const Grafter&) = delete;
+  Grafter& operator=(const Grafter&) = delete;
+
+  // While it lives, contexts created on this thread are connected to the grafter.
+  class Binding {
+   public:
+    explicit Binding(Grafter& grafter);
+    ~Binding();
+    Binding(const Binding&) = delete;
+    Binding& operator=(const Binding&) = delete;
+  };
+
+  // Every site that the model's graphs have, found while the context reserved its buffers.
+  const SiteTable& sites() const;
+
+  // Whether every term of `adapter` has a site of matching shape. Errors name the tensor.
+  Status check_attachable(const ResidentAdapter& adapter) const;
+
+  // The plan of the next llama_decode; borrowed until that call returns. Each decode needs its own
+  // call: a decode without one is computed without modules (warm-up, oracles).
+  void begin_step(const StepPlan& plan);
+
+  // Why the last step was refused by the run-time checks; empty when it was not.
+  const std::string& last_error() const;
+
+  // Forgets cached lookups of adapters that no longer exist. Cheap; call when modules are unloaded.
+  void forget_expired(const ResidentAdapter* adapter);
+
+  // Why attention nodes are left to ggml, one line per reason; empty when none are.
+  std::string attention_notes() const;
+
+  void set_attention(bool enabled);  // for measurements
+
+  // Runs `work(ith, nth)` on all threads of the compute pool, the caller included, and waits.
+  // Requires: not called from inside a step.
+  void run_parallel(const std::function<void(int ith, int nth)>& work);
+
+  const GrafterStats& stats() const;
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace graft
