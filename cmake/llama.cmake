@@ -33,9 +33,15 @@ endif()
 
 set(BUILD_SHARED_LIBS OFF)
 set(LLAMA_BUILD_COMMON ON CACHE BOOL "" FORCE)
-foreach(part TESTS TOOLS EXAMPLES SERVER APP MTMD UI)
+foreach(part TESTS EXAMPLES APP MTMD UI)
   set(LLAMA_BUILD_${part} OFF CACHE BOOL "" FORCE)
 endforeach()
+# llama-server and llama-quantize, for benches and models; scripts/setup.sh builds them so, with the
+# same flags and hence the same cached objects as our own build.
+option(GRAFT_LLAMA_TOOLS "Add the targets of llama.cpp's own programs" OFF)
+set(LLAMA_BUILD_TOOLS ${GRAFT_LLAMA_TOOLS} CACHE BOOL "" FORCE)
+set(LLAMA_BUILD_SERVER ${GRAFT_LLAMA_TOOLS} CACHE BOOL "" FORCE)
+set(LLAMA_USE_PREBUILT_UI OFF CACHE BOOL "" FORCE)
 set(LLAMA_OPENSSL OFF CACHE BOOL "" FORCE)
 set(LLAMA_SUBPROCESS OFF CACHE BOOL "" FORCE)
 set(LLAMA_ALL_WARNINGS OFF CACHE BOOL "" FORCE)
