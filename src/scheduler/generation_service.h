@@ -1,5 +1,8 @@
-// GenerationService: how the API hands a validated request to the engine thread. The scheduler's
-// loop implements it; tests use a scripted one. Any thread may call it.
+// GenerationService: the seam between those who ask for text (api/, cli/) and the loop that makes
+// it. Every function may be called by any thread and returns at once.
+//
+// The sink of an accepted submission gets its events on the engine thread, in the order that
+// core/event.h states. The attachments inside a submission are its lease on the module versions.
 #pragma once
 
 #include <memory>
@@ -13,19 +16,17 @@ namespace graft {
 
 struct Submission {
   GenerationRequest request;
-  AttachmentSet attachments;         // the leases of the modules it uses
+  AttachmentSet attachments;
   std::shared_ptr<EventSink> sink;
 };
 
 class GenerationService {
  public:
   virtual ~GenerationService() = default;
-
-  // Errors: kResourceExhausted when the queue is full, kUnavailable while draining,
-  // kInvalidArgument when the request can never fit. On error the sink is never called.
+  // kResourceExhausted when the queue is full, kUnavailable when draining. After an error the sink
+  // is never called.
   virtual Status submit(Submission submission) = 0;
-
-  // The sink then gets Finished{kCancelled}, if the request still runs. Unknown ids are ignored.
+  // The sink then gets Finished{kCancelled}. Unknown and finished ids are ignored.
   virtual void cancel(RequestId id) = 0;
 };
 
