@@ -34,25 +34,29 @@ die() {
 
 # run_logged LOG WHAT COMMAND...: output goes to LOG; every 20 seconds one line says how far it is.
 run_logged() {
-  local log="$1" what="$2" pid waited=0 status=0
+  local log="$1" what="$2" reporter status=0
   shift 2
   mkdir -p "$(dirname "${log}")"
+  : >"${log}"
   say "${what}"
-  "$@" >"${log}" 2>&1 </dev/null &
-  pid=$!
-  while kill -0 "${pid}" 2>/dev/null; do
-    sleep 0.5
-    waited=$((waited + 1))
-    if ((waited % 40 == 0)); then
-      say "  $((waited / 2)) s: $(tail -n 1 "${log}" | cut -c 1-100)"
-    fi
-  done
-  wait "${pid}" || status=$?
+  report_progress "${log}" &
+  reporter=$!
+  "$@" >"${log}" 2>&1 </dev/null || status=$?
+  kill "${reporter}" 2>/dev/null || true
+  wait "${reporter}" 2>/dev/null || true
   if ((status != 0)); then
     tail -n 60 "${log}" >&2
     say "failed: ${what} (all of its output: ${log})" >&2
-    return "${status}"
   fi
+  return "${status}"
+}
+
+report_progress() {
+  local waited=0
+  while sleep 20 >/dev/null 2>&1 && kill -0 "$$" 2>/dev/null; do
+    waited=$((waited + 20))
+    say "  ${waited} s: $(tail -n 1 "$1" | cut -c 1-100)"
+  done
 }
 
 install_packages() {
