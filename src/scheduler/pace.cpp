@@ -1,0 +1,64 @@
+#include "scheduler/pace.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+
+namespace graft {
+
+namespace {
+
+constexpr std::array<std::int32_t, 7> kLadder = {8, 16, 32, 64, 128, 256, 512};
+constexpr std::int32_t kShareBeforeMeasuring = 32;
+
+// Moves `average` towards `value`. A machine's hiccup is worth at most four times the average.
+void update(double& average, double value) {
+  constexpr double kWeight = 0.15;
+  if (value <= 0) return;
+  average = average == 0 ? value : average + kWeight * (std::min(value, 4 * average) - average);
+}
+
+int bucket_of(std::int32_t n_decode, int n_buckets) {
+  const auto width = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(n_decode)));
+  return std::min(width, n_buckets) - 1;
+}
+
+}  // namespace
+
+double Pace::quiet_ms(std::int32_t n_decode) const {
+  const int wanted = bucket_of(n_decode, kBuckets);
+  for (int distance = 0; distance < kBuckets; ++distance) {
+    for (const int bucket : {wanted - distance, wanted + distance}) {
+      if (bucket < 0 || bucket >= kBuckets) continue;
+      const double ms = quiet_ms_[static_cast<std::size_t>(bucket)];
+      if (ms > 0) return ms;
+    }
+  }
+  return 0;
+}
+
+void Pace::record(std::int32_t n_decode, std::int32_t n_prefill, double ms) {
+  if (n_prefill == 0) {
+    if (n_decode == 0) return;
+    update(quiet_ms_[static_cast<std::size_t>(bucket_of(n_decode, kBuckets))], ms);
+    return;
+  }
+  const double quiet = n_decode > 0 ? quiet_ms(n_decode) : 0;
+  if (n_decode > 0 && quiet == 0) return;
+  // The first rows of a prompt step pay for reading the weights, so a few alone say little.
+  if (n_decode == 0 && n_prefill < kLadder.front()) return;
+  update(ms_per_prefill_row_, (ms - quiet) / n_prefill);
+}
+
+std::int32_t Pace::prefill_share(std::int32_t n_decode) const {
+  const double quiet = n_decode > 0 ? quiet_ms(n_decode) : 0;
+  if (quiet == 0 || ms_per_prefill_row_ == 0) return kShareBeforeMeasuring;
+  const double n_rows = (max_gap_factor_ - 1) * quiet / ms_per_prefill_row_;
+  std::int32_t share = kLadder.front();
+  for (const std::int32_t rung : kLadder) {
+    if (rung <= n_rows) share = rung;
+  }
+  return share;
+}
+
+}  // namespace graft

@@ -1,0 +1,64 @@
+// The scheduling policy: which requests the next step serves, with how many tokens each. A pure
+// function of plain numbers: no model, no clock, no state. Any thread may call it.
+//
+// Every running request has tokens that are in the KV memory (cached) and tokens that are not yet
+// (pending, at least one). One pending token makes a decode row; more are a prompt that is
+// prefilled in chunks, or the past of a preempted request that is computed again.
+//
+// Rules, in this order:
+//  - Every decode row runs in every step. When cells run out the youngest request is preempted, so
+//    the oldest always advances and no two requests can push each other out for ever.
+//  - Waiting requests are admitted strictly in order, so a large one cannot be overtaken; one is
+//    admitted when its tokens fit beside all that the running ones still need.
+//  - Rows left over prefill. Beside decode rows they are capped by `n_prefill_beside_decode`. Every
+//    other step favours the oldest prompt, the steps between favour the one nearest to its end:
+//    short prompts pass long ones, and long ones still get half of the work.
+//
+// The cost is linear in the running requests and does not depend on how many wait.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace graft {
+
+struct RunningView {
+  std::int32_t n_cached = 0;   // cells that preempting it would free
+  std::int32_t n_pending = 1;  // >= 1
+};
+
+struct PolicyView {
+  std::span<const RunningView> running;   // oldest first
+  std::span<const std::int32_t> waiting;  // tokens to compute of the first waiting requests, in
+                                          // order; no more are needed than sequences are free
+  std::int32_t n_free_cells = 0;
+  std::int32_t n_free_sequences = 0;
+  std::int64_t step = 0;  // counts up; its parity decides whom the prefill favours
+};
+
+struct PolicyLimits {
+  std::int32_t n_rows = 512;                  // of one step; at least the number of sequences
+  std::int32_t n_prefill_beside_decode = 32;  // see Pace
+  // Cells kept free per running request when another is admitted, so that it is not preempted at
+  // once by the others' next tokens.
+  std::int32_t n_headroom_cells = 32;
+};
+
+// A run of tokens of one request. Its last row is an output when no token stays pending.
+struct PlannedChunk {
+  std::int32_t request = 0;  // index into `running`; admitted requests follow after the last one
+  std::int32_t n_tokens = 0;
+
+  friend bool operator==(const PlannedChunk&, const PlannedChunk&) = default;
+};
+
+struct SchedulePlan {
+  std::vector<std::int32_t> preempted;  // indices into `running`, youngest first
+  std::int32_t n_admitted = 0;          // from the front of `waiting`
+  std::vector<PlannedChunk> chunks;     // at most one per request, n_rows tokens together
+};
+
+SchedulePlan make_plan(const PolicyView& view, const PolicyLimits& limits);
+
+}  // namespace graft
