@@ -1,0 +1,378 @@
+#!/usr/bin/env python3
+"""The official openai client against the real binary, on a real model with two adapters.
+
+    test_openai.py --graft BINARY --model MODEL.gguf --adapters FOLDER [--junit FILE]
+
+scripts/test installs the client (requirements.txt) and runs this. FOLDER holds at least two PEFT
+adapters for the model. The server is started once for all tests, on a free port.
+"""
+
+import argparse
+import asyncio
+import concurrent.futures
+import json
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+import unittest
+import urllib.request
+import xml.etree.ElementTree as ElementTree
+
+import openai
+
+START_LIMIT_S = 120
+QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+
+
+class Server:
+    """The graft process under test and what the tests must know of it."""
+
+    def __init__(self, binary, model, adapters):
+        folders = sorted(folder for folder in pathlib.Path(adapters).iterdir() if folder.is_dir())
+        if len(folders) < 2:
+            sys.exit(f"{adapters} holds {len(folders)} adapters; two are needed")
+        self.first, self.second = folders[0].name, folders[1].name
+        self.stem = pathlib.Path(model).stem
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        command = [binary, "serve", model, "--host", "127.0.0.1", "--port", str(port)]
+        command += ["--ctx", "8192", "--max-seqs", "16"]
+        for folder in folders[:2]:
+            command += ["--module", f"{folder.name}={folder}"]
+        self.process = subprocess.Popen(command)
+        self.wait_until_healthy()
+
+    def wait_until_healthy(self):
+        deadline = time.monotonic() + START_LIMIT_S
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                with urllib.request.urlopen(self.url + "/health", timeout=2) as response:
+                    if response.status == 200:
+                        return
+            except OSError:
+                pass
+            time.sleep(0.1)
+        self.process.kill()
+        sys.exit("the server did not become healthy")
+
+    def stop(self):
+        """The exit status after SIGTERM, or None if it did not stop in time."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return None
+
+
+SERVER = None  # the Server, set by main()
+
+
+def make_client(**options):
+    return openai.OpenAI(base_url=SERVER.url + "/v1", api_key="any", max_retries=0, timeout=120, **options)
+
+
+def chat(client, model="base", max_tokens=24, messages=QUESTION, temperature=0, **options):
+    return client.chat.completions.create(
+        model=model, messages=messages, max_tokens=max_tokens, temperature=temperature, **options)
+
+
+def text_of(answer):
+    return answer.choices[0].message.content
+
+
+class ClientTest(unittest.TestCase):
+    def setUp(self):
+        self.client = make_client()
+
+    def tearDown(self):
+        self.client.close()
+
+
+class Models(ClientTest):
+    def test_lists_base_first_then_modules_with_parent_and_root(self):
+        models = self.client.models.list().data
+        self.assertEqual(models[0].model_dump().get("parent"), None)
+        by_id = {model.id: model for model in models}
+        for name in (SERVER.first, SERVER.second):
+            self.assertIn(name, by_id)
+            self.assertEqual(by_id[name].model_dump()["parent"], models[0].id)
+            self.assertTrue(by_id[name].model_dump()["root"])
+            self.assertEqual(by_id[name].object, "model")
+
+    def test_base_answers_to_its_names(self):
+        answers = {text_of(chat(self.client, model=name)) for name in ("base", SERVER.stem)}
+        self.assertEqual(len(answers), 1)
+
+
+class Chat(ClientTest):
+    def test_plain_answer_is_complete(self):
+        answer = chat(self.client)
+        self.assertEqual(answer.object, "chat.completion")
+        self.assertEqual(answer.choices[0].message.role, "assistant")
+        self.assertIn("Paris", text_of(answer))
+        self.assertIn(answer.choices[0].finish_reason, ("stop", "length"))
+        usage = answer.usage
+        self.assertGreater(usage.prompt_tokens, 5)
+        self.assertEqual(usage.total_tokens, usage.prompt_tokens + usage.completion_tokens)
+
+    def test_token_limit_is_kept_and_reported(self):
+        answer = chat(self.client, max_tokens=3)
+        self.assertEqual(answer.usage.completion_tokens, 3)
+        self.assertEqual(answer.choices[0].finish_reason, "length")
+
+    def test_max_completion_tokens_is_the_same_limit(self):
+        answer = self.client.chat.completions.create(
+            model="base", messages=QUESTION, max_completion_tokens=3, temperature=0)
+        self.assertEqual(answer.usage.completion_tokens, 3)
+
+    def test_content_parts_equal_a_string(self):
+        parts = [{"role": "user", "content": [{"type": "text", "text": QUESTION[0]["content"]}]}]
+        self.assertEqual(text_of(chat(self.client, messages=parts)), text_of(chat(self.client)))
+
+    def test_stream_equals_plain(self):
+        chunks = list(chat(self.client, stream=True, stream_options={"include_usage": True}))
+        plain = chat(self.client)
+        self.assertEqual(chunks[0].choices[0].delta.role, "assistant")
+        self.assertEqual(len({(chunk.id, chunk.created, chunk.model) for chunk in chunks}), 1)
+        self.assertEqual(chunks[-1].choices, [])
+        self.assertEqual(chunks[-1].usage, plain.usage)
+        bodies = [chunk.choices[0] for chunk in chunks[:-1]]
+        self.assertEqual("".join(body.delta.content or "" for body in bodies), text_of(plain))
+        self.assertEqual([body.finish_reason for body in bodies if body.finish_reason],
+                         [plain.choices[0].finish_reason])
+
+    def test_stop_string_ends_the_answer_before_it(self):
+        whole = text_of(chat(self.client))
+        self.assertIn("Paris", whole)
+        answer = chat(self.client, stop=["Paris"])
+        self.assertEqual(text_of(answer), whole[:whole.index("Paris")])
+        self.assertEqual(answer.choices[0].finish_reason, "stop")
+
+    def test_same_seed_same_answer(self):
+        def sampled(seed):
+            return text_of(chat(self.client, temperature=1.5, seed=seed, max_tokens=32))
+        self.assertEqual(sampled(7), sampled(7))
+        self.assertGreater(len({sampled(seed) for seed in range(4)}), 1)
+
+    def test_logprobs_describe_the_text(self):
+        answer = chat(self.client, logprobs=True, top_logprobs=3, max_tokens=8)
+        entries = answer.choices[0].logprobs.content
+        self.assertEqual(len(entries), answer.usage.completion_tokens)
+        for entry in entries:
+            self.assertLessEqual(entry.logprob, 0)
+            self.assertEqual(len(entry.top_logprobs), 3)
+            self.assertEqual(entry.top_logprobs[0].token, entry.token)  # greedy
+            self.assertAlmostEqual(entry.top_logprobs[0].logprob, entry.logprob, places=4)
+        said = b"".join(bytes(entry.bytes) for entry in entries).decode()
+        self.assertTrue(said.startswith(text_of(answer)))
+
+    def test_closing_a_stream_leaves_the_server_well(self):
+        for _ in range(5):
+            stream = chat(self.client, stream=True, max_tokens=2000, extra_body={"ignore_eos": True})
+            next(iter(stream))
+            stream.close()
+        self.assertIn("Paris", text_of(chat(self.client)))
+
+
+class Completions(ClientTest):
+    def complete(self, **options):
+        options = {"prompt": "One, two, three,", "max_tokens": 12} | options
+        return self.client.completions.create(model="base", temperature=0, **options)
+
+    def test_plain_and_stream_agree(self):
+        plain = self.complete()
+        self.assertEqual(plain.object, "text_completion")
+        self.assertIn("four", plain.choices[0].text)
+        pieces = [chunk.choices[0].text for chunk in self.complete(stream=True) if chunk.choices]
+        self.assertEqual("".join(pieces), plain.choices[0].text)
+
+    def test_logprobs_have_one_entry_per_token(self):
+        answer = self.complete(logprobs=2, max_tokens=5)
+        logprobs = answer.choices[0].logprobs
+        self.assertEqual(len(logprobs.tokens), 5)
+        self.assertEqual(len(logprobs.token_logprobs), 5)
+        self.assertEqual(len(logprobs.text_offset), 5)
+        for entry in logprobs.top_logprobs:
+            self.assertGreaterEqual(len(entry), 1)
+
+    def test_logit_bias_decides(self):
+        first_texts = {self.complete(max_tokens=1, logit_bias={str(token): 100}).choices[0].text
+                       for token in (1000, 2000, 3000)}
+        self.assertEqual(len(first_texts), 3)
+
+
+class Modules(ClientTest):
+    def raw(self, **options):
+        """(answer, x-graft-modules header, graft object as text)."""
+        response = self.client.chat.completions.with_raw_response.create(
+            model=options.pop("model", "base"), messages=QUESTION, max_tokens=24, temperature=0,
+            **options)
+        answer = response.parse()
+        graft = json.dumps((answer.model_extra or {}).get("graft"))
+        return answer, response.headers.get("x-graft-modules", ""), graft
+
+    def test_module_by_model_name_shapes_the_answer_and_is_named(self):
+        base = text_of(chat(self.client))
+        for name in (SERVER.first, SERVER.second):
+            answer, header, graft = self.raw(model=name)
+            self.assertNotEqual(text_of(answer), base)
+            self.assertIn(name, header)
+            self.assertIn(name, graft)
+
+    def test_module_by_field_equals_module_by_model(self):
+        by_model = text_of(chat(self.client, model=SERVER.first))
+        by_field, header, _ = self.raw(extra_body={"modules": [{"name": SERVER.first}]})
+        self.assertEqual(text_of(by_field), by_model)
+        self.assertIn(SERVER.first, header)
+
+    def test_module_by_position_as_in_llama_server(self):
+        by_model = text_of(chat(self.client, model=SERVER.second))
+        answer, header, _ = self.raw(extra_body={"lora": [{"id": 1, "scale": 1.0}]})
+        self.assertEqual(text_of(answer), by_model)
+        self.assertIn(SERVER.second, header)
+
+    def test_two_modules_with_weights_are_both_named(self):
+        modules = [{"name": SERVER.first, "scale": 0.6}, {"name": SERVER.second, "scale": 0.7}]
+        answer, header, graft = self.raw(extra_body={"modules": modules})
+        for name in (SERVER.first, SERVER.second):
+            self.assertIn(name, header)
+            self.assertIn(name, graft)
+        self.assertNotIn(text_of(answer), (text_of(chat(self.client, model=SERVER.first)),
+                                           text_of(chat(self.client, model=SERVER.second))))
+
+    def test_scale_zero_answers_as_the_base(self):
+        answer, _, _ = self.raw(extra_body={"modules": [{"name": SERVER.first, "scale": 0}]})
+        self.assertEqual(text_of(answer), text_of(chat(self.client)))
+
+    def test_base_is_untouched_after_modules(self):
+        before = chat(self.client, logprobs=True, top_logprobs=5)
+        chat(self.client, model=SERVER.first)
+        after = chat(self.client, logprobs=True, top_logprobs=5)
+        self.assertEqual(before.choices[0].logprobs, after.choices[0].logprobs)
+
+    def test_base_answer_names_no_module(self):
+        _, header, _ = self.raw()
+        self.assertNotIn(SERVER.first, header)
+        self.assertNotIn(SERVER.second, header)
+
+
+class Concurrency(ClientTest):
+    def requests(self):
+        both = [{"name": SERVER.first, "scale": 0.5}, {"name": SERVER.second, "scale": 0.5}]
+        choices = [{}, {"model": SERVER.first}, {"model": SERVER.second},
+                   {"extra_body": {"modules": both}}]
+        questions = ["What is the capital of France?", "Name a colour.", "What does a dog do?"]
+        return [dict(choice, messages=[{"role": "user", "content": question}])
+                for choice in choices for question in questions]
+
+    def test_company_does_not_change_an_answer(self):
+        requests = self.requests()
+        alone = [text_of(chat(self.client, **request)) for request in requests]
+        with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+            together = list(pool.map(lambda r: text_of(chat(self.client, **r)), requests))
+        self.assertEqual(together, alone)
+
+    def test_async_client_streams_at_once(self):
+        async def stream_text(client, request):
+            stream = await client.chat.completions.create(
+                model=request.get("model", "base"), messages=request["messages"], max_tokens=16,
+                temperature=0, stream=True, extra_body=request.get("extra_body"))
+            return "".join([c.choices[0].delta.content or "" async for c in stream if c.choices])
+
+        async def run():
+            async with openai.AsyncOpenAI(base_url=SERVER.url + "/v1", api_key="any") as client:
+                return await asyncio.gather(*[stream_text(client, r) for r in self.requests()])
+
+        expected = [text_of(chat(self.client, max_tokens=16, **r)) for r in self.requests()]
+        self.assertEqual(asyncio.run(run()), expected)
+
+
+class Errors(ClientTest):
+    def assert_refused(self, kind, call, says=""):
+        with self.assertRaises(kind) as caught:
+            call()
+        for key in ("message", "type", "param", "code"):
+            self.assertIn(key, caught.exception.body)
+        self.assertIn(says, caught.exception.body["message"])
+        return caught.exception
+
+    def test_unknown_model_is_not_found_and_near_names_are_given(self):
+        error = self.assert_refused(
+            openai.NotFoundError, lambda: chat(self.client, model=SERVER.first + "x"), SERVER.first)
+        self.assertEqual(error.code, "model_not_found")
+
+    def test_unknown_module_is_not_found(self):
+        modules = {"modules": [{"name": "no-such-module"}]}
+        self.assert_refused(openai.NotFoundError, lambda: chat(self.client, extra_body=modules),
+                            "no-such-module")
+
+    def test_unknown_position_is_refused(self):
+        for position in (2, -1, "0", 1.5):
+            with self.subTest(position=position), self.assertRaises(openai.APIStatusError) as caught:
+                chat(self.client, extra_body={"lora": [{"id": position, "scale": 1}]})
+            self.assertIn(caught.exception.status_code, (400, 404))
+
+    def test_values_out_of_range_are_bad_requests(self):
+        for options in ({"temperature": -1}, {"max_tokens": -5}, {"messages": []},
+                        {"top_p": 2}, {"logprobs": True, "top_logprobs": 1000},
+                        {"logit_bias": {"99999999": 1}}, {"temperature": "warm"}):
+            with self.subTest(options=options):
+                self.assert_refused(openai.BadRequestError, lambda o=options: chat(self.client, **o))
+
+    def test_prompt_longer_than_the_context_is_a_bad_request(self):
+        messages = [{"role": "user", "content": "word " * 20000}]
+        error = self.assert_refused(
+            openai.BadRequestError, lambda: chat(self.client, messages=messages))
+        self.assertEqual(error.code, "context_length_exceeded")
+
+
+class JUnitResult(unittest.TextTestResult):
+    """Also remembers every test for a JUnit file."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.ran = []
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        self.ran.append(test)
+
+    def write(self, path):
+        bad = {id(test): text for test, text in self.failures + self.errors}
+        # A failing subtest makes its test fail.
+        bad |= {id(getattr(test, "test_case", test)): text for test, text in self.failures + self.errors}
+        suite = ElementTree.Element("testsuite", name="openai", tests=str(len(self.ran)))
+        for test in self.ran:
+            kind, name = test.id().rsplit(".", 2)[-2:]
+            case = ElementTree.SubElement(suite, "testcase", classname=kind, name=name)
+            if id(test) in bad:
+                ElementTree.SubElement(case, "failure", message=bad[id(test)].strip().splitlines()[-1])
+        ElementTree.ElementTree(suite).write(path, encoding="utf-8")
+
+
+def main():
+    global SERVER
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("graft", "model", "adapters"):
+        parser.add_argument("--" + name, required=True)
+    parser.add_argument("--junit")
+    args = parser.parse_args()
+
+    SERVER = Server(args.graft, args.model, args.adapters)
+    suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules[__name__])
+    result = unittest.TextTestRunner(verbosity=2, resultclass=JUnitResult).run(suite)
+    status = SERVER.stop()
+    if args.junit:
+        result.write(args.junit)
+    print(f"server stopped with status {status}")
+    sys.exit(0 if result.wasSuccessful() and status == 0 else 1)
+
+
+if __name__ == "__main__":
+    main()
