@@ -22,11 +22,11 @@ struct SamplingParams {
   float frequency_penalty = 0.0F;  // [-2, 2]
   float presence_penalty = 0.0F;   // [-2, 2]
   std::int32_t penalty_last_n = 64;  // tokens that penalties look back at; 0 = none
-  std::optional<std::uint32_t> seed;
-  std::vector<std::pair<TokenId, float>> logit_bias;  // ids in the vocabulary; finite
+  std::optional<std::uint32_t> seed = {};
+  std::vector<std::pair<TokenId, float>> logit_bias = {};  // ids in the vocabulary; finite
   // Top alternatives reported per token, of the raw distribution: nothing = no log-probabilities,
   // 0 = the chosen token's only. At most 20.
-  std::optional<std::int32_t> n_logprobs;
+  std::optional<std::int32_t> n_logprobs = {};
 };
 
 struct StopRules {
