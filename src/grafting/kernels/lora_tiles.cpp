@@ -1,0 +1,282 @@
+#include "grafting/kernels/lora_tiles.h"
+
+#include <algorithm>
+
+#include "modules/residency/row_codec.h"
+
+// Fixed-size vectors only (tiles are arrays of vectors), and of those the ones worth their compile
+// time. The plain x86-64 baseline is compiled in any case.
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "grafting/kernels/lora_tiles.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace graft {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
+
+// Each of these types loads kLanes values of a row from position i on, a multiple of kLanes, as
+// f32.
+struct F32Row {
+  static constexpr ResidentType kType = ResidentType::kF32;
+  static HWY_INLINE V load(const std::byte* row, std::int64_t i) {
+    return hn::LoadU(D(), reinterpret_cast<const float*>(row) + i);
+  }
+};
+
+template <typename Half, ResidentType kHalfType>
+struct HalfRow {
+  static constexpr ResidentType kType = kHalfType;
+  static HWY_INLINE V load(const std::byte* row, std::int64_t i) {
+    const hn::Rebind<Half, D> d_half;
+    return hn::PromoteTo(D(), hn::LoadU(d_half, reinterpret_cast<const Half*>(row) + i));
+  }
+};
+using F16Row = HalfRow<hwy::float16_t, ResidentType::kF16>;
+using BF16Row = HalfRow<hwy::bfloat16_t, ResidentType::kBF16>;
+
+struct Q8Row {
+  static constexpr ResidentType kType = ResidentType::kQ8_0;
+  static HWY_INLINE V load(const std::byte* row, std::int64_t i) {
+    const std::byte* block = row + i / kQ8BlockValues * static_cast<std::int64_t>(kQ8BlockBytes);
+    const auto* steps = reinterpret_cast<const std::int8_t*>(block + 2) + i % kQ8BlockValues;
+    const hn::Rebind<std::int8_t, D> d_steps;
+    const hn::Rebind<std::int32_t, D> d_wide;
+    const V values = hn::ConvertTo(D(), hn::PromoteTo(d_wide, hn::LoadU(d_steps, steps)));
+    const hn::Rebind<hwy::float16_t, D> d_half;
+    const hn::Rebind<std::uint16_t, D> d_bits;
+    std::uint16_t scale_bits = 0;
+    hwy::CopyBytes<2>(block, &scale_bits);
+    const V scale = hn::PromoteTo(D(), hn::BitCast(d_half, hn::Set(d_bits, scale_bits)));
+    return hn::Mul(values, scale);
+  }
+};
+
+// The sums over all lanes of four vectors, stored at `to`. One fixed order of additions, for each
+// of the four alike.
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void store_four_sums(const V* v, V scale, float* to) {
+  for (int k = 0; k < 4; ++k) {
+    hn::StoreU(hn::Mul(v[k], scale), D(), to + k);
+  }
+}
+#else
+HWY_INLINE hn::Vec<hn::Full128<float> > fold(hn::Full128<float> /*d*/,
+                                             hn::Vec<hn::Full128<float> > v) {
+  return v;
+}
+template <class DV>
+HWY_INLINE hn::Vec<hn::Full128<float> > fold(DV d, hn::Vec<DV> v) {
+  const hn::Half<DV> d_half;
+  return fold(d_half, hn::Add(hn::LowerHalf(d_half, v), hn::UpperHalf(d_half, v)));
+}
+
+HWY_INLINE void store_four_sums(const V* v, V scale, float* to) {
+  // A transposition of 4 x 4 within each 128-bit part, with the additions in between.
+  const D d;
+  const hn::Repartition<std::uint64_t, D> d_pair;
+  const V sum01 = hn::Add(hn::InterleaveLower(d, v[0], v[1]), hn::InterleaveUpper(d, v[0], v[1]));
+  const V sum23 = hn::Add(hn::InterleaveLower(d, v[2], v[3]), hn::InterleaveUpper(d, v[2], v[3]));
+  const auto pair01 = hn::BitCast(d_pair, sum01);
+  const auto pair23 = hn::BitCast(d_pair, sum23);
+  const V low = hn::BitCast(d, hn::InterleaveLower(d_pair, pair01, pair23));
+  const V high = hn::BitCast(d, hn::InterleaveUpper(d_pair, pair01, pair23));
+  const V sums = hn::Mul(hn::Add(low, high), scale);
+  const hn::Full128<float> d4;
+  hn::StoreU(fold(d, sums), d4, to);
+}
+#endif
+
+// The last n_in % kLanes values, from copies padded with zeros.
+template <class Row, int kR>
+HWY_NOINLINE void add_dot_tail(const ShrinkTile& tile, int r0, const std::byte* const* a,
+                               std::int64_t begin, V (*acc)[kTileRanks]) {
+  const D d;
+  const std::int64_t n = tile.n_in - begin;
+  HWY_ALIGN float a_values[kTileRanks][kLanes] = {};
+  HWY_ALIGN float x_values[kLanes] = {};
+  for (int k = 0; k < kTileRanks; ++k) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      a_values[k][i] = decode_value(Row::kType, a[k], begin + i);
+    }
+  }
+  for (int r = 0; r < kR; ++r) {
+    std::copy_n(tile.x[static_cast<std::size_t>(r0 + r)] + begin, n, x_values);
+    for (int k = 0; k < kTileRanks; ++k) {
+      acc[r][k] = hn::MulAdd(hn::Load(d, a_values[k]), hn::Load(d, x_values), acc[r][k]);
+    }
+  }
+}
+
+// kTileRanks dot products with each of kR rows of x. One vector accumulates each of them.
+template <class Row, int kR>
+HWY_INLINE void dots(const ShrinkTile& tile, int r0, std::int64_t k0) {
+  const D d;
+  const std::byte* a[kTileRanks];
+  for (std::int64_t k = 0; k < kTileRanks; ++k) {
+    // Behind the last row that row again: its sums land in the padding of t.
+    const auto row = static_cast<std::size_t>(std::min(k0 + k, tile.a.n_rows - 1));
+    a[k] = tile.a.bytes + row * tile.a.row_bytes;
+  }
+  const float* x[kR];
+  V acc[kR][kTileRanks];
+  for (int r = 0; r < kR; ++r) {
+    x[r] = tile.x[static_cast<std::size_t>(r0 + r)];
+    for (int k = 0; k < kTileRanks; ++k) acc[r][k] = hn::Zero(d);
+  }
+  std::int64_t i = 0;
+  for (; i + kLanes <= tile.n_in; i += kLanes) {
+    V w[kTileRanks];
+    for (int k = 0; k < kTileRanks; ++k) w[k] = Row::load(a[k], i);
+    for (int r = 0; r < kR; ++r) {
+      const V xv = hn::LoadU(d, x[r] + i);
+      for (int k = 0; k < kTileRanks; ++k) acc[r][k] = hn::MulAdd(w[k], xv, acc[r][k]);
+    }
+  }
+  if (i < tile.n_in) {
+    add_dot_tail<Row, kR>(tile, r0, a, i, acc);
+  }
+  for (int r = 0; r < kR; ++r) {
+    store_four_sums(acc[r], hn::Set(d, tile.scale), tile.t[static_cast<std::size_t>(r0 + r)] + k0);
+  }
+}
+
+template <class Row>
+HWY_INLINE void shrink_rows(const ShrinkTile& tile) {
+  for (std::int64_t k0 = 0; k0 < tile.a.n_rows; k0 += kTileRanks) {
+    int r = 0;
+    for (; r + 4 <= tile.n_rows; r += 4) dots<Row, 4>(tile, r, k0);
+    if (r + 2 <= tile.n_rows) {
+      dots<Row, 2>(tile, r, k0);
+      r += 2;
+    }
+    if (r < tile.n_rows) dots<Row, 1>(tile, r, k0);
+  }
+}
+
+void shrink(const ShrinkTile& tile) {
+  switch (tile.a.type) {
+    case ResidentType::kF32: return shrink_rows<F32Row>(tile);
+    case ResidentType::kF16: return shrink_rows<F16Row>(tile);
+    case ResidentType::kBF16: return shrink_rows<BF16Row>(tile);
+    case ResidentType::kQ8_0: return shrink_rows<Q8Row>(tile);
+  }
+}
+
+// kR rows by kC vectors of y, from column j on.
+template <class Row, int kR, int kC>
+HWY_INLINE void add_outer(const ExpandTile& tile, int r0, std::int64_t j) {
+  const D d;
+  const float* t[kR];
+  float* y[kR];
+  V acc[kR][kC];
+  for (int r = 0; r < kR; ++r) {
+    t[r] = tile.t[static_cast<std::size_t>(r0 + r)];
+    y[r] = tile.y[static_cast<std::size_t>(r0 + r)] + j;
+    for (int c = 0; c < kC; ++c) acc[r][c] = hn::LoadU(d, y[r] + c * kLanes);
+  }
+  const std::byte* b = tile.b.bytes;
+  for (std::int64_t k = 0; k < tile.b.n_rows; ++k, b += tile.b.row_bytes) {
+    V w[kC];
+    for (int c = 0; c < kC; ++c) w[c] = Row::load(b, j + c * kLanes);
+    for (int r = 0; r < kR; ++r) {
+      const V tk = hn::Set(d, t[r][k]);
+      for (int c = 0; c < kC; ++c) acc[r][c] = hn::MulAdd(tk, w[c], acc[r][c]);
+    }
+  }
+  for (int c = 0; c < kC; ++c) {
+    if (tile.bias != nullptr) {
+      const V bias = hn::LoadU(d, tile.bias + j + c * kLanes);
+      for (int r = 0; r < kR; ++r) {
+        acc[r][c] = hn::MulAdd(hn::Set(d, tile.bias_scale), bias, acc[r][c]);
+      }
+    }
+    for (int r = 0; r < kR; ++r) hn::StoreU(acc[r][c], d, y[r] + c * kLanes);
+  }
+}
+
+template <class Row, int kC>
+HWY_INLINE void add_columns(const ExpandTile& tile, std::int64_t j) {
+  int r = 0;
+  for (; r + 4 <= tile.n_rows; r += 4) add_outer<Row, 4, kC>(tile, r, j);
+  if (r + 2 <= tile.n_rows) {
+    add_outer<Row, 2, kC>(tile, r, j);
+    r += 2;
+  }
+  if (r < tile.n_rows) add_outer<Row, 1, kC>(tile, r, j);
+}
+
+// Columns j .. j + n - 1, n < kLanes, through copies: the same vector operations per element.
+HWY_NOINLINE void add_edge(const ExpandTile& tile, std::int64_t j, std::int64_t n) {
+  const D d;
+  HWY_ALIGN float y_values[kLanes] = {};
+  HWY_ALIGN float b_values[kLanes] = {};
+  for (std::size_t r = 0; r < static_cast<std::size_t>(tile.n_rows); ++r) {
+    std::copy_n(tile.y[r] + j, n, y_values);
+    V acc = hn::Load(d, y_values);
+    const std::byte* b = tile.b.bytes;
+    for (std::int64_t k = 0; k < tile.b.n_rows; ++k, b += tile.b.row_bytes) {
+      for (std::int64_t c = 0; c < n; ++c) b_values[c] = decode_value(tile.b.type, b, j + c);
+      acc = hn::MulAdd(hn::Set(d, tile.t[r][k]), hn::Load(d, b_values), acc);
+    }
+    if (tile.bias != nullptr) {
+      std::copy_n(tile.bias + j, n, b_values);
+      acc = hn::MulAdd(hn::Set(d, tile.bias_scale), hn::Load(d, b_values), acc);
+    }
+    hn::Store(acc, d, y_values);
+    std::copy_n(y_values, n, tile.y[r] + j);
+  }
+}
+
+template <class Row>
+HWY_INLINE void expand_rows(const ExpandTile& tile) {
+  std::int64_t j = tile.j_begin;
+  // Full vectors start at multiples of kLanes, so that none crosses a block of q8_0.
+  if (const std::int64_t ahead = (kLanes - j % kLanes) % kLanes; ahead > 0) {
+    const std::int64_t n = std::min(ahead, tile.j_end - j);
+    add_edge(tile, j, n);
+    j += n;
+  }
+  for (; j + 4 * kLanes <= tile.j_end; j += 4 * kLanes) add_columns<Row, 4>(tile, j);
+  for (; j + kLanes <= tile.j_end; j += kLanes) add_columns<Row, 1>(tile, j);
+  if (j < tile.j_end) {
+    add_edge(tile, j, tile.j_end - j);
+  }
+}
+
+void expand(const ExpandTile& tile) {
+  switch (tile.b.type) {
+    case ResidentType::kF32: return expand_rows<F32Row>(tile);
+    case ResidentType::kF16: return expand_rows<F16Row>(tile);
+    case ResidentType::kBF16: return expand_rows<BF16Row>(tile);
+    case ResidentType::kQ8_0: return expand_rows<Q8Row>(tile);
+  }
+}
+
+const char* target_name() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace graft
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace graft {
+
+HWY_EXPORT(shrink);
+HWY_EXPORT(expand);
+HWY_EXPORT(target_name);
+
+void shrink_tile(const ShrinkTile& tile) { HWY_DYNAMIC_DISPATCH(shrink)(tile); }
+void expand_tile(const ExpandTile& tile) { HWY_DYNAMIC_DISPATCH(expand)(tile); }
+const char* tile_target_name() { return HWY_DYNAMIC_DISPATCH(target_name)(); }
+
+}  // namespace graft
+#endif
