@@ -1,0 +1,37 @@
+// AnswerShape: what all objects of one answer have in common, and the JSON pieces made of it.
+// Immutable; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/event.h"
+#include "modules/module_version.h"
+
+namespace graft::api {
+
+struct AnswerShape {
+  bool chat = true;  // chat.completion, else text_completion
+  std::string id;    // "chatcmpl-..." or "cmpl-..."
+  std::int64_t created_unix_s = 0;
+  std::string model;                 // as the client named it
+  std::string fingerprint;           // server version and base digest
+  std::string graft_json;            // {"modules": [...]}: what shaped the answer
+  std::int32_t n_choices = 1;        // in all: prompts x n
+  std::int64_t n_prompt_tokens = 0;  // each prompt counted once, whatever n
+  bool logprobs = false;
+  bool include_usage = false;  // streams only
+  bool continuous_usage = false;
+};
+
+// {"modules":[{"name":...,"version":digest,"scale":...}]}
+std::string graft_object(const AttachmentSet& attachments);
+// "name@digest12*scale, ..." for the header x-graft-modules; "" without modules.
+std::string modules_header(const AttachmentSet& attachments);
+
+// {"id":...,"object":...,"created":...,"model":...,"system_fingerprint":... without closing brace.
+std::string object_prefix(const AnswerShape& shape, bool chunk);
+std::string usage_object(std::int64_t n_prompt_tokens, std::int64_t n_completion_tokens);
+const char* finish_reason_name(FinishReason reason);
+
+}  // namespace graft::api

@@ -1,0 +1,49 @@
+// EventStream: the events of one answer as server-sent events, chunk by chunk. Used by one strand.
+//
+// Order per choice: the role chunk (chat), text chunks, one chunk with finish_reason. Behind the
+// last choice: the usage chunk if asked for, then [DONE]. The chunks with the role and with
+// finish_reason carry the `graft` object.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "api/answer_shape.h"
+#include "api/errors.h"
+#include "api/logprobs_json.h"
+#include "core/event.h"
+
+namespace graft::api {
+
+class EventStream {
+ public:
+  explicit EventStream(AnswerShape shape);
+
+  void append(std::string& out, std::int32_t choice, const Started& event);
+  void append(std::string& out, std::int32_t choice, const TokenOutput& event);
+  // After the last choice this also writes usage and [DONE].
+  void append(std::string& out, std::int32_t choice, const Finished& event);
+  // Ends the stream with an error event and [DONE].
+  static void append_error(std::string& out, const ApiError& error);
+
+  bool complete() const { return n_finished_ == shape_.n_choices; }
+
+ private:
+  struct Choice {
+    CompletionLogprobs logprobs;
+    std::int64_t n_tokens = 0;
+  };
+
+  void begin_chunk(std::string& out, std::int32_t choice) const;
+  void end_chunk(std::string& out, bool with_graft) const;
+  void append_text(std::string& out, const std::string& text) const;
+  std::int64_t n_completion_tokens() const;
+
+  AnswerShape shape_;
+  std::string prefix_;
+  std::vector<Choice> choices_;
+  std::int32_t n_finished_ = 0;
+};
+
+}  // namespace graft::api

@@ -1,0 +1,51 @@
+// GenerationCall: what a client asked for in /v1/chat/completions or /v1/completions, typed and
+// validated, with names and prompts still unresolved. Plain values; no JSON beyond this point.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "core/request.h"
+
+namespace graft::api {
+
+// What the API must know of the model and the server's limits.
+struct ModelFacts {
+  std::int32_t n_context_tokens = 0;  // longest prompt and answer of one request
+  std::int32_t n_vocab = 0;
+  std::int32_t max_choices = 16;    // prompts x n of one call; the number of live sequences
+  std::string base_digest;          // hex, or "" when not computed
+  std::int64_t created_unix_s = 0;  // when the model was loaded
+};
+
+struct ChatPrompt {
+  std::string messages_json;  // JSON array: role, content (string or text parts), perhaps name
+  bool add_generation_prompt = true;
+};
+
+// A text to be tokenised, or token ids inside the vocabulary.
+using TextPrompt = std::variant<std::string, std::vector<TokenId>>;
+
+struct GenerationCall {
+  std::string model;  // "" = not given: the base
+  std::vector<ModuleChoice> modules;
+  std::optional<ChatPrompt> chat;   // chat only
+  std::vector<TextPrompt> prompts;  // completions only
+  SamplingParams sampling;
+  StopRules stop;
+  std::int32_t n_choices = 1;  // per prompt
+  bool stream = false;
+  bool include_usage = false;
+  bool continuous_usage = false;
+};
+
+// Errors: kInvalidArgument and kNotSupported, naming the field in `param`.
+Result<GenerationCall> parse_chat_call(std::string_view body, const ModelFacts& facts);
+Result<GenerationCall> parse_completions_call(std::string_view body, const ModelFacts& facts);
+
+}  // namespace graft::api

@@ -1,0 +1,137 @@
+#include "api/generation_exchange.h"
+
+#include <utility>
+
+#include "api/errors.h"
+
+namespace graft::api {
+namespace {
+
+std::variant<EventStream, WholeAnswer> make_answer(AnswerShape shape, bool stream) {
+  if (stream) return EventStream(std::move(shape));
+  return WholeAnswer(std::move(shape));
+}
+
+// A cancellation that no client asked for: the server is going down.
+const Error kStopped{
+    ErrorCode::kUnavailable, "The request was stopped: the server shuts down.", {}};
+
+// The error that an event ends the whole answer with, if it does.
+const Error* error_of(const Event& event) {
+  if (const auto* failed = std::get_if<Failed>(&event)) return &failed->error;
+  const auto* finished = std::get_if<Finished>(&event);
+  return finished != nullptr && finished->reason == FinishReason::kCancelled ? &kStopped : nullptr;
+}
+
+}  // namespace
+
+GenerationExchange::GenerationExchange(GenerationService& service,
+                                       std::shared_ptr<EventInbox> inbox,
+                                       std::vector<RequestId> ids, AnswerShape shape, bool stream,
+                                       std::vector<Header> headers)
+    : service_(service),
+      inbox_(std::move(inbox)),
+      ids_(std::move(ids)),
+      headers_(std::move(headers)),
+      answer_(make_answer(std::move(shape), stream)) {}
+
+GenerationExchange::~GenerationExchange() {
+  if (!done_) stop_work();
+}
+
+void GenerationExchange::stop_work() {
+  done_ = true;
+  inbox_->close();
+  for (const RequestId id : ids_) service_.cancel(id);
+}
+
+void GenerationExchange::abandon() {
+  if (!done_) stop_work();
+}
+
+Output GenerationExchange::poll(bool idle) {
+  Output output;
+  if (done_) return output;
+  const std::vector<ChoiceEvent> events = inbox_->take();
+  if (inbox_->overflowed()) {
+    stop_work();
+    output.broken = true;
+    return output;
+  }
+  for (const ChoiceEvent& event : events) {
+    take_event(output, event);
+    if (done_) return output;
+  }
+  if (shutting_down_) {
+    fail(output, kStopped);
+  } else if (idle && std::holds_alternative<EventStream>(answer_)) {
+    // A long wait in the queue: the client gets its headers, then a comment now and then.
+    if (!head_sent_) {
+      send_head(output);
+    } else if (output.bytes.empty()) {
+      output.bytes = ": waiting\n\n";
+    }
+  }
+  return output;
+}
+
+void GenerationExchange::take_event(Output& output, const ChoiceEvent& event) {
+  if (const Error* error = error_of(event.event)) {
+    fail(output, *error);
+  } else if (std::holds_alternative<EventStream>(answer_)) {
+    take_stream_event(output, event);
+  } else {
+    take_whole_event(output, event);
+  }
+}
+
+void GenerationExchange::take_stream_event(Output& output, const ChoiceEvent& event) {
+  auto& stream = std::get<EventStream>(answer_);
+  if (!head_sent_) send_head(output);
+  if (const auto* started = std::get_if<Started>(&event.event)) {
+    stream.append(output.bytes, event.choice, *started);
+  } else if (const auto* token = std::get_if<TokenOutput>(&event.event)) {
+    stream.append(output.bytes, event.choice, *token);
+  } else if (const auto* finished = std::get_if<Finished>(&event.event)) {
+    stream.append(output.bytes, event.choice, *finished);
+    done_ = stream.complete();
+    output.end = done_;
+  }
+}
+
+void GenerationExchange::take_whole_event(Output& output, const ChoiceEvent& event) {
+  auto& whole = std::get<WholeAnswer>(answer_);
+  if (const auto* token = std::get_if<TokenOutput>(&event.event)) {
+    whole.add(event.choice, *token);
+  } else if (const auto* finished = std::get_if<Finished>(&event.event)) {
+    whole.add(event.choice, *finished);
+    if (!whole.complete()) return;
+    done_ = true;
+    output.whole = std::make_unique<HttpResponse>();
+    output.whole->headers = headers_;
+    output.whole->headers.emplace_back("content-type", "application/json");
+    output.whole->body = whole.body();
+  }
+}
+
+void GenerationExchange::fail(Output& output, const Error& error) {
+  stop_work();
+  const ApiError api_error = to_api_error(error);
+  if (head_sent_) {
+    EventStream::append_error(output.bytes, api_error);
+    output.end = true;
+    return;
+  }
+  output.whole = std::make_unique<HttpResponse>(error_response(api_error));
+  output.whole->headers.insert(output.whole->headers.end(), headers_.begin(), headers_.end());
+}
+
+void GenerationExchange::send_head(Output& output) {
+  head_sent_ = true;
+  output.head = std::make_unique<HttpResponse>();
+  output.head->headers = headers_;
+  output.head->headers.emplace_back("content-type", "text/event-stream");
+  output.head->headers.emplace_back("cache-control", "no-cache");
+}
+
+}  // namespace graft::api

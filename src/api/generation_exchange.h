@@ -1,0 +1,51 @@
+// GenerationExchange: one answer in the making. Takes the events of its choices from the inbox and
+// turns them into the bytes of a stream or of one JSON object; cancels the work when the client
+// goes, when a choice fails, and when the server stops. Used by one strand (see exchange.h).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "api/event_inbox.h"
+#include "api/event_stream.h"
+#include "api/exchange.h"
+#include "api/whole_answer.h"
+#include "scheduler/generation_service.h"
+
+namespace graft::api {
+
+class GenerationExchange : public Exchange {
+ public:
+  // `ids` are the submitted requests, one per choice. `service` outlives the exchange.
+  GenerationExchange(GenerationService& service, std::shared_ptr<EventInbox> inbox,
+                     std::vector<RequestId> ids, AnswerShape shape, bool stream,
+                     std::vector<Header> headers);
+  ~GenerationExchange() override;
+  GenerationExchange(const GenerationExchange&) = delete;
+  GenerationExchange& operator=(const GenerationExchange&) = delete;
+
+  Output poll(bool idle) override;
+  void abandon() override;
+  void shut_down() override { shutting_down_ = true; }
+
+ private:
+  void take_event(Output& output, const ChoiceEvent& event);
+  void take_stream_event(Output& output, const ChoiceEvent& event);
+  void take_whole_event(Output& output, const ChoiceEvent& event);
+  void fail(Output& output, const Error& error);
+  void send_head(Output& output);
+  void stop_work();
+
+  GenerationService& service_;
+  const std::shared_ptr<EventInbox> inbox_;
+  const std::vector<RequestId> ids_;
+  const std::vector<Header> headers_;
+  std::variant<EventStream, WholeAnswer> answer_;
+  bool head_sent_ = false;
+  bool done_ = false;
+  bool shutting_down_ = false;
+};
+
+}  // namespace graft::api

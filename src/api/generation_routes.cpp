@@ -1,0 +1,174 @@
+// /v1/chat/completions and /v1/completions: from a body to submitted requests.
+#include <chrono>
+#include <cstddef>
+#include <utility>
+
+#include "api/answer_shape.h"
+#include "api/event_inbox.h"
+#include "api/generation_exchange.h"
+#include "api/routes.h"
+#include "router/resolve.h"
+
+namespace graft::api {
+namespace {
+
+using TokenLists = std::vector<std::vector<TokenId>>;
+
+std::int64_t unix_seconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+}
+
+// A body that says it is something else than JSON is not guessed at; a browser could send it
+// without asking.
+bool is_json_body(const HttpRequest& request) {
+  const std::string_view type = request.header("content-type");
+  if (type.empty()) return true;
+  const std::string_view media = type.substr(0, type.find(';'));
+  std::string lower;
+  for (const char c : media) {
+    if (c != ' ') lower.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c);
+  }
+  return lower == "application/json" ||
+         (lower.starts_with("application/") && lower.ends_with("+json"));
+}
+
+Result<TokenLists> tokenize(const PromptBuilder& builder, const GenerationCall& call) {
+  TokenLists prompts;
+  if (call.chat) {
+    GRAFT_ASSIGN_OR_RETURN(auto tokens, builder.from_messages(*call.chat));
+    prompts.push_back(std::move(tokens));
+    return prompts;
+  }
+  for (const TextPrompt& prompt : call.prompts) {
+    if (const auto* text = std::get_if<std::string>(&prompt)) {
+      GRAFT_ASSIGN_OR_RETURN(auto tokens, builder.from_text(*text));
+      prompts.push_back(std::move(tokens));
+    } else {
+      prompts.push_back(std::get<std::vector<TokenId>>(prompt));
+    }
+  }
+  return prompts;
+}
+
+std::optional<ApiError> check_lengths(const TokenLists& prompts, const ModelFacts& facts) {
+  for (const auto& prompt : prompts) {
+    if (prompt.empty()) {
+      return to_api_error(invalid_argument("The prompt has no tokens.", "prompt"));
+    }
+    if (prompt.size() >= static_cast<std::size_t>(facts.n_context_tokens)) {
+      return context_length_exceeded(static_cast<std::int64_t>(prompt.size()),
+                                     facts.n_context_tokens);
+    }
+  }
+  return std::nullopt;
+}
+
+AnswerShape make_shape(Service& service, const GenerationCall& call, const TokenLists& prompts,
+                       const Resolution& resolution) {
+  AnswerShape shape;
+  shape.chat = call.chat.has_value();
+  shape.id = service.ids().next_text(shape.chat ? "chatcmpl-" : "cmpl-");
+  shape.created_unix_s = unix_seconds();
+  shape.model = resolution.model;
+  shape.fingerprint = service.fingerprint();
+  shape.graft_json = graft_object(resolution.attachments);
+  shape.n_choices = call.n_choices * static_cast<std::int32_t>(prompts.size());
+  for (const auto& prompt : prompts) {
+    shape.n_prompt_tokens += static_cast<std::int64_t>(prompt.size());
+  }
+  shape.logprobs = call.sampling.n_logprobs.has_value();
+  shape.include_usage = call.include_usage;
+  shape.continuous_usage = call.continuous_usage;
+  return shape;
+}
+
+Submission make_submission(const GenerationCall& call, std::vector<TokenId> prompt,
+                           std::int32_t choice) {
+  Submission submission;
+  submission.request.prompt = std::move(prompt);
+  submission.request.sampling = call.sampling;
+  submission.request.stop = call.stop;
+  if (call.sampling.seed) {
+    submission.request.sampling.seed =
+        *call.sampling.seed + static_cast<std::uint32_t>(choice % call.n_choices);
+  }
+  return submission;
+}
+
+// Submits every choice, or none: what was accepted before an error is cancelled.
+Result<std::vector<RequestId>> submit_all(Service& service, const GenerationCall& call,
+                                          const TokenLists& prompts,
+                                          const AttachmentSet& attachments,
+                                          const std::shared_ptr<EventInbox>& inbox) {
+  GenerationService& generation = service.parts().generation;
+  std::vector<RequestId> ids;
+  const auto n_choices = static_cast<std::int32_t>(prompts.size()) * call.n_choices;
+  for (std::int32_t choice = 0; choice < n_choices; ++choice) {
+    const auto prompt = static_cast<std::size_t>(choice / call.n_choices);
+    Submission submission = make_submission(call, prompts[prompt], choice);
+    submission.request.id = service.ids().next_number();
+    submission.attachments = attachments;
+    submission.sink = std::make_shared<ChoiceSink>(inbox, choice);
+    const RequestId id = submission.request.id;
+    if (Status status = generation.submit(std::move(submission)); !status) {
+      inbox->close();
+      for (const RequestId accepted : ids) generation.cancel(accepted);
+      return std::move(status).error();
+    }
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+std::vector<Header> answer_headers(const RouteCall& route, const AttachmentSet& attachments) {
+  std::vector<Header> headers = {{"x-request-id", route.request_id}};
+  if (!attachments.empty()) headers.emplace_back("x-graft-modules", modules_header(attachments));
+  return headers;
+}
+
+Answer generate(const RouteCall& route, const GenerationCall& call) {
+  Service& service = route.service;
+  const auto registry = service.parts().registry.get();
+  const auto resolution = resolve(*registry, call.model, call.modules);
+  if (!resolution) return error_response(resolution.error());
+  const auto prompts = tokenize(service.parts().prompts, call);
+  if (!prompts) return error_response(prompts.error());
+  if (const auto error = check_lengths(*prompts, service.parts().facts)) {
+    return error_response(*error);
+  }
+  InboxLimits limits;
+  limits.wake_on_tokens = call.stream;
+  const auto inbox = std::make_shared<EventInbox>(limits, route.waker);
+  auto ids = submit_all(service, call, *prompts, resolution->attachments, inbox);
+  if (!ids) return error_response(ids.error());
+  return std::make_shared<GenerationExchange>(
+      service.parts().generation, inbox, std::move(ids).value(),
+      make_shape(service, call, *prompts, *resolution), call.stream,
+      answer_headers(route, resolution->attachments));
+}
+
+using ParseFunction = Result<GenerationCall> (*)(std::string_view, const ModelFacts&);
+
+Answer parse_and_generate(const RouteCall& route, ParseFunction parse) {
+  if (!is_json_body(route.request)) {
+    return error_response(ApiError{415, "invalid_request_error",
+                                   "The body must be application/json.", "",
+                                   "unsupported_media_type"});
+  }
+  const auto call = parse(route.request.body, route.service.parts().facts);
+  if (!call) return error_response(call.error());
+  return generate(route, *call);
+}
+
+}  // namespace
+
+Answer answer_chat_completions(const RouteCall& call) {
+  return parse_and_generate(call, parse_chat_call);
+}
+
+Answer answer_completions(const RouteCall& call) {
+  return parse_and_generate(call, parse_completions_call);
+}
+
+}  // namespace graft::api

@@ -1,0 +1,31 @@
+// Log-probabilities as clients read them: a list of objects for chat, parallel arrays for
+// completions. Used by one strand.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/event.h"
+
+namespace graft::api {
+
+// One element of chat's logprobs.content.
+void append_chat_logprob(std::string& out, const TokenOutput& token);
+
+// Completions: arrays of all tokens since the last take().
+class CompletionLogprobs {
+ public:
+  void add(const TokenOutput& token);
+  // {"tokens":[...],"token_logprobs":[...],"top_logprobs":[...],"text_offset":[...]}; starts anew.
+  std::string take();
+
+ private:
+  std::string tokens_;
+  std::string logprobs_;
+  std::string top_;
+  std::string offsets_;
+  std::int64_t n_characters_ = 0;  // of the text so far, over all takes
+};
+
+}  // namespace graft::api

@@ -1,0 +1,22 @@
+// The parts of a generation request that chat and completions share, read from a body that
+// check_fields() has passed. Each function fills its part of the call or says what is wrong.
+#pragma once
+
+#include "api/fields.h"
+#include "api/generation_call.h"
+#include "api/request_json.h"
+#include "base/result.h"
+
+namespace graft::api {
+
+Status read_modules(const Json& body, GenerationCall& call);
+Status read_sampling(const Json& body, const ModelFacts& facts, GenerationCall& call);
+Status read_stop_rules(const Json& body, const ModelFacts& facts, GenerationCall& call);
+Status read_stream_options(const Json& body, GenerationCall& call);
+// What is recognised but not built yet and needs more than the field table to recognise.
+Status refuse_unsupported(const Json& body);
+
+// `value` as a token id of the vocabulary. `param` names it in the error.
+Result<TokenId> read_token_id(const Json& value, const ModelFacts& facts, const std::string& param);
+
+}  // namespace graft::api

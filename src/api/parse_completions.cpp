@@ -1,0 +1,83 @@
+// The body of /v1/completions.
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "api/generation_call.h"
+#include "api/parse_common.h"
+
+namespace graft::api {
+namespace {
+
+constexpr std::int32_t kDefaultMaxTokens = 16;
+constexpr std::size_t kMaxPrompts = 128;
+
+Result<TextPrompt> read_token_prompt(const Json& list, const ModelFacts& facts,
+                                     const std::string& param) {
+  if (list.empty()) return invalid_argument("'" + param + "' is empty.", param);
+  std::vector<TokenId> tokens;
+  tokens.reserve(list.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    GRAFT_ASSIGN_OR_RETURN(const TokenId id,
+                           read_token_id(list[i], facts, param + "[" + std::to_string(i) + "]"));
+    tokens.push_back(id);
+  }
+  return TextPrompt(std::move(tokens));
+}
+
+Result<TextPrompt> read_prompt(const Json& prompt, const ModelFacts& facts,
+                               const std::string& param) {
+  if (prompt.is_string()) return TextPrompt(prompt.get<std::string>());
+  if (prompt.is_array()) return read_token_prompt(prompt, facts, param);
+  return invalid_argument("'" + param + "' must be a string or an array of token ids.", param);
+}
+
+Status read_prompts(const Json& body, const ModelFacts& facts, GenerationCall& call) {
+  const Json* prompt = find_field(body, "prompt");
+  if (prompt == nullptr) return invalid_argument("'prompt' is missing.", "prompt");
+  const bool one = prompt->is_string() || (!prompt->empty() && (*prompt)[0].is_number());
+  if (one) {
+    GRAFT_ASSIGN_OR_RETURN(TextPrompt read, read_prompt(*prompt, facts, "prompt"));
+    call.prompts.push_back(std::move(read));
+    return {};
+  }
+  if (prompt->empty()) return invalid_argument("'prompt' is empty.", "prompt");
+  if (prompt->size() > kMaxPrompts) {
+    return invalid_argument("'prompt' has more than 128 entries.", "prompt");
+  }
+  for (std::size_t i = 0; i < prompt->size(); ++i) {
+    GRAFT_ASSIGN_OR_RETURN(TextPrompt read,
+                           read_prompt((*prompt)[i], facts, "prompt[" + std::to_string(i) + "]"));
+    call.prompts.push_back(std::move(read));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<GenerationCall> parse_completions_call(std::string_view body, const ModelFacts& facts) {
+  GRAFT_ASSIGN_OR_RETURN(const Json json, parse_request_json(body));
+  GRAFT_RETURN_IF_ERROR(check_fields(json, Endpoint::kCompletions));
+  GRAFT_RETURN_IF_ERROR(refuse_unsupported(json));
+  const Json* logprobs = find_field(json, "logprobs");
+  if (logprobs != nullptr && logprobs->is_boolean() && logprobs->get<bool>()) {
+    return invalid_argument("'logprobs' must be an integer from 0 to 20.", "logprobs");
+  }
+  GenerationCall call;
+  call.stop.max_tokens = kDefaultMaxTokens;
+  GRAFT_RETURN_IF_ERROR(read_modules(json, call));
+  GRAFT_RETURN_IF_ERROR(read_sampling(json, facts, call));
+  GRAFT_RETURN_IF_ERROR(read_stop_rules(json, facts, call));
+  GRAFT_RETURN_IF_ERROR(read_stream_options(json, call));
+  GRAFT_RETURN_IF_ERROR(read_prompts(json, facts, call));
+  const auto n_prompts = static_cast<std::int32_t>(call.prompts.size());
+  if (n_prompts * call.n_choices > facts.max_choices) {
+    return invalid_argument("The request asks for " + std::to_string(n_prompts * call.n_choices) +
+                                " answers at once (prompts x n); at most " +
+                                std::to_string(facts.max_choices) + " are possible.",
+                            n_prompts > 1 ? "prompt" : "n");
+  }
+  return call;
+}
+
+}  // namespace graft::api

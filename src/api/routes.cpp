@@ -1,0 +1,102 @@
+#include "api/routes.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "api/json_text.h"
+
+namespace graft::api {
+namespace {
+
+// clang-format off
+constexpr Route kRoutes[] = {
+    // method, path, role, heavy, when_ready, function
+    {"POST", "/v1/chat/completions", Role::kInference, true, true, answer_chat_completions},
+    {"POST", "/chat/completions", Role::kInference, true, true, answer_chat_completions},
+    {"POST", "/v1/completions", Role::kInference, true, true, answer_completions},
+    {"POST", "/completions", Role::kInference, true, true, answer_completions},
+    {"GET", "/v1/models", Role::kInference, false, false, answer_models},
+    {"GET", "/models", Role::kInference, false, false, answer_models},
+    {"GET", "/v1/models/*", Role::kInference, false, false, answer_model},
+    {"GET", "/models/*", Role::kInference, false, false, answer_model},
+    {"GET", "/health", Role::kOpen, false, false, answer_health},
+    {"GET", "/v1/health", Role::kOpen, false, false, answer_health},
+    {"GET", "/version", Role::kOpen, false, false, answer_version},
+};
+// clang-format on
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+bool matches(const Route& route, std::string_view path, std::string_view& tail) {
+  tail = {};
+  if (!route.path.ends_with("/*")) return path == route.path;
+  const std::string_view prefix = route.path.substr(0, route.path.size() - 1);
+  if (!path.starts_with(prefix) || path.size() == prefix.size()) return false;
+  tail = path.substr(prefix.size());
+  return true;
+}
+
+HttpResponse unknown_path() {
+  return error_response(
+      ApiError{404, "invalid_request_error", "There is nothing at this path.", "", "not_found"});
+}
+
+HttpResponse wrong_method(const std::vector<std::string_view>& allowed) {
+  std::string list;
+  for (const std::string_view method : allowed) {
+    list += (list.empty() ? "" : ", ") + std::string(method);
+  }
+  HttpResponse response =
+      error_response(ApiError{405, "invalid_request_error", "This path answers to " + list + ".",
+                              "", "method_not_allowed"});
+  response.headers.emplace_back("allow", list);
+  return response;
+}
+
+}  // namespace
+
+std::span<const Route> routes() { return kRoutes; }
+
+bool decode_path(std::string_view path, std::string& decoded) {
+  decoded.clear();
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    if (path[i] != '%') {
+      decoded.push_back(path[i]);
+      continue;
+    }
+    if (i + 2 >= path.size()) return false;
+    const int high = hex_value(path[i + 1]);
+    const int low = hex_value(path[i + 2]);
+    if (high < 0 || low < 0 || (high == 0 && low == 0)) return false;
+    decoded.push_back(static_cast<char>(high * 16 + low));
+    i += 2;
+  }
+  return is_valid_utf8(decoded);
+}
+
+std::variant<RouteMatch, HttpResponse> find_route(std::string_view method,
+                                                  std::string_view target) {
+  const std::string_view path = target.substr(0, target.find_first_of("?#"));
+  std::vector<std::string_view> allowed;
+  for (const Route& route : kRoutes) {
+    std::string_view tail;
+    if (!matches(route, path, tail)) continue;
+    if (route.method != method) {
+      allowed.push_back(route.method);
+      continue;
+    }
+    RouteMatch match{&route, {}};
+    if (!decode_path(tail, match.path_tail)) return unknown_path();
+    return match;
+  }
+  if (!allowed.empty()) return wrong_method(allowed);
+  return unknown_path();
+}
+
+}  // namespace graft::api

@@ -1,0 +1,60 @@
+// The route table: every path the server answers, who may use it, and the function that does. A
+// new route is a new line in routes.cpp. Immutable; any thread.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "api/errors.h"
+#include "api/exchange.h"
+#include "api/service.h"
+
+namespace graft::api {
+
+// Who may call a route. Every route states one; without API keys all are open.
+enum class Role { kOpen, kInference, kAdmin };
+
+struct RouteCall {
+  Service& service;
+  const HttpRequest& request;
+  const std::string& path_tail;   // decoded rest of the path, for routes that end in "/*"
+  const std::string& request_id;  // echoed as x-request-id
+  const std::shared_ptr<Waker>& waker;
+};
+
+using RouteFunction = Answer (*)(const RouteCall&);
+
+struct Route {
+  std::string_view method;
+  std::string_view path;  // exact, or a prefix when it ends in "/*"
+  Role role;
+  bool heavy;       // parses and tokenises: belongs on the prepare pool
+  bool when_ready;  // 503 while loading or draining
+  RouteFunction function;
+};
+
+std::span<const Route> routes();
+
+struct RouteMatch {
+  const Route* route = nullptr;
+  std::string path_tail;
+};
+
+// Errors: 404 for unknown paths, 405 with Allow for known ones with another method.
+std::variant<RouteMatch, HttpResponse> find_route(std::string_view method, std::string_view target);
+
+// %XX decoded. False for broken escapes, NUL and what is not UTF-8.
+bool decode_path(std::string_view path, std::string& decoded);
+
+// The route functions, by file.
+Answer answer_chat_completions(const RouteCall& call);  // generation_routes.cpp
+Answer answer_completions(const RouteCall& call);
+Answer answer_models(const RouteCall& call);  // model_routes.cpp
+Answer answer_model(const RouteCall& call);
+Answer answer_health(const RouteCall& call);  // status_routes.cpp
+Answer answer_version(const RouteCall& call);
+
+}  // namespace graft::api

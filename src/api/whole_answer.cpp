@@ -1,0 +1,66 @@
+#include "api/whole_answer.h"
+
+#include <utility>
+
+#include "api/json_text.h"
+
+namespace graft::api {
+
+WholeAnswer::WholeAnswer(AnswerShape shape)
+    : shape_(std::move(shape)), choices_(static_cast<std::size_t>(shape_.n_choices)) {}
+
+void WholeAnswer::add(std::int32_t choice, const TokenOutput& event) {
+  Choice& state = choices_[static_cast<std::size_t>(choice)];
+  state.text += event.text;
+  if (!shape_.logprobs) return;
+  if (shape_.chat) {
+    if (!state.chat_logprobs.empty()) state.chat_logprobs.push_back(',');
+    append_chat_logprob(state.chat_logprobs, event);
+  } else {
+    state.logprobs.add(event);
+  }
+}
+
+void WholeAnswer::add(std::int32_t choice, const Finished& event) {
+  Choice& state = choices_[static_cast<std::size_t>(choice)];
+  state.text += event.text;
+  state.reason = event.reason;
+  n_completion_tokens_ += event.n_generated_tokens;
+  ++n_finished_;
+}
+
+void WholeAnswer::append_choice(std::string& out, std::size_t index) {
+  Choice& state = choices_[index];
+  out += R"({"index":)" + std::to_string(index);
+  if (shape_.chat) {
+    out += R"(,"message":{"role":"assistant","content":)";
+    append_json_string(out, state.text);
+    out += R"(,"refusal":null})";
+  } else {
+    out += R"(,"text":)";
+    append_json_string(out, state.text);
+  }
+  out += R"(,"logprobs":)";
+  if (!shape_.logprobs) {
+    out += "null";
+  } else if (shape_.chat) {
+    out += R"({"content":[)" + state.chat_logprobs + R"(],"refusal":null})";
+  } else {
+    out += state.logprobs.take();
+  }
+  out += R"(,"finish_reason":")";
+  out += finish_reason_name(state.reason);
+  out += "\"}";
+}
+
+std::string WholeAnswer::body() {
+  std::string out = object_prefix(shape_, false) + R"(,"choices":[)";
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    if (i > 0) out.push_back(',');
+    append_choice(out, i);
+  }
+  out += R"(],"usage":)" + usage_object(shape_.n_prompt_tokens, n_completion_tokens_);
+  return out + R"(,"graft":)" + shape_.graft_json + "}";
+}
+
+}  // namespace graft::api
