@@ -117,7 +117,7 @@ TEST(LogitRowTest, NucleusEqualsLlamas) {
   CandidateScratch scratch;
   int n_equal = 0;
   int n_cases = 0;
-  for (unsigned seed = 0; seed < 250; ++seed) {
+  for (unsigned seed = 0; seed < 100; ++seed) {
     const std::size_t n = std::vector<std::size_t>{3, 100, 1500, 20000, 49152}[seed % 5];
     const std::vector<float> logits = random_logits(n, seed);
     const Ids order = ranked(logits);
@@ -160,7 +160,7 @@ TEST(LogitRowTest, NucleusEqualsLlamas) {
     n_equal += theirs.size() == ours.size() ? 1 : 0;
   }
   // Equal in all but those cases of rounding.
-  EXPECT_GE(n_equal * 10, n_cases * 8) << n_equal << " of " << n_cases;
+  EXPECT_GE(n_equal * 10, n_cases * 9) << n_equal << " of " << n_cases;
 }
 
 TEST(LogitRowTest, SelectAboveContainsAllThatMinPKeeps) {
