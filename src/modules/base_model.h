@@ -18,7 +18,7 @@ struct BaseTensor {
 struct BaseModel {
   std::string architecture;  // general.architecture, e.g. "llama"
   std::string name;          // general.name; may be empty
-  std::string digest;        // SHA-256 of the model file, or empty when not computed
+  std::string digest;        // fingerprint of the file(s): engine/gguf_header.h
   std::int64_t n_layers = 0;
   std::int64_t n_embd = 0;
   std::int64_t n_vocab = 0;

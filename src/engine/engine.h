@@ -1,0 +1,104 @@
+// Engine: one llama.cpp context behind the grafting backend. A step computes a StepPlan all or
+// nothing: rows of many sequences, each with its own modules, in one llama_decode over one unified
+// KV memory. What would make libllama abort is checked before it is called.
+//
+// Threads: create() on any thread; afterwards one thread at a time owns the engine (the scheduler's
+// loop). logits() may be read by several threads between two steps. Borrows the model.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine_options.h"
+#include "engine/kv/cell_ledger.h"
+#include "engine/kv/sequence_ids.h"
+#include "engine/model.h"
+#include "grafting/grafter.h"
+#include "grafting/step_plan.h"
+
+struct llama_context;
+
+namespace graft {
+
+// What became of a step. Unless it is kDone, nothing was computed and no state has changed.
+struct StepOutcome {
+  enum Kind : std::uint8_t {
+    kDone,
+    kRefused,  // some row is at fault: without it the rest may run
+    kFailed,   // the computation failed; perhaps one row is at fault, perhaps the engine
+  };
+  Kind kind = kDone;
+  std::string message;
+};
+
+class Engine {
+ public:
+  // Validates every option against the model, creates the context, and runs warm-up steps that
+  // check that one decode is one graph computation.
+  static Result<std::unique_ptr<Engine>> create(Model& model, const EngineOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  StepOutcome step(const StepPlan& plan);
+
+  // [n_vocab] logits of an output row of the last step, valid until the next one.
+  // Requires: the last step is kDone and row `row` of its plan is an output.
+  std::span<const float> logits(std::int32_t row) const;
+
+  // Sequences. A new one is empty; the number is free again after release().
+  std::optional<std::int32_t> acquire_sequence() { return ids_.acquire(); }
+  void release_sequence(std::int32_t sequence);  // and all its cells
+  // Keeps the first `n_tokens` positions. Requires: the sequence has as many.
+  void truncate_sequence(std::int32_t sequence, std::int32_t n_tokens);
+  // `to` shares the first `n_tokens` cells of `from`. Requires: `to` is empty.
+  void copy_sequence(std::int32_t from, std::int32_t to, std::int32_t n_tokens);
+
+  const CellLedger& cells() const { return cells_; }
+  std::int32_t n_free_sequences() const { return ids_.n_free(); }
+  std::int32_t max_sequences() const { return options_.max_seqs; }
+  std::int32_t max_rows() const { return options_.n_batch; }
+  // The longest sequence: the model's training context, or all cells if those are fewer.
+  std::int32_t max_sequence_tokens() const;
+  std::int32_t n_threads() const { return options_.n_threads; }
+  const Model& model() const { return model_; }
+  Grafter& grafter() { return *grafter_; }
+
+  // Runs `work(ith, nth)` on the compute pool, the caller included, and waits.
+  void run_parallel(const std::function<void(int, int)>& work) { grafter_->run_parallel(work); }
+
+  // Our account against itself and against libllama's view of each sequence.
+  void check_invariants() const;
+
+ private:
+  struct FreeContext {
+    void operator()(llama_context* context) const;
+  };
+  struct Batch;  // the arrays of a llama_batch
+
+  Engine(Model& model, const EngineOptions& options);
+  Status create_context();
+  Status warm_up();
+  Status warm_up_step(std::int32_t n_rows);
+  std::string find_fault(const StepPlan& plan) const;
+  StepOutcome decode(const StepPlan& plan);
+  void commit(const StepPlan& plan);
+  void roll_back(const StepPlan& plan);
+
+  Model& model_;
+  EngineOptions options_;
+  std::unique_ptr<Grafter> grafter_;
+  std::unique_ptr<llama_context, FreeContext> context_;  // freed before the grafter
+  std::unique_ptr<Batch> batch_;
+  CellLedger cells_;
+  SequenceIds ids_;
+  std::vector<const float*> logits_;  // by row of the last step; null for rows without output
+};
+
+}  // namespace graft
