@@ -5,7 +5,7 @@
 // Usage: register_grafting_device() before the first model is loaded; then
 //   Grafter grafter(options);
 //   { Grafter::Binding binding(grafter); context = llama_init_from_model(...); }
-//   per step: grafter.begin_step(plan); llama_decode(...);
+//   per step: grafter.begin_step(plan); llama_decode(...); grafter.end_step();
 // The context must be created with flash attention ENABLED and must be freed before the grafter.
 // A context made without a binding gets a backend that passes everything through.
 //
@@ -72,15 +72,17 @@ class Grafter {
   // Whether every term of `adapter` has a site of matching shape. Errors name the tensor.
   Status check_attachable(const ResidentAdapter& adapter) const;
 
-  // The plan of the next llama_decode; borrowed until that call returns. Each decode needs its own
-  // call: a decode without one is computed without modules (warm-up, oracles).
+  // The plan of the next llama_decode; borrowed until end_step(). A decode outside of a step is
+  // computed without modules (warm-up, oracles).
   void begin_step(const StepPlan& plan);
+  void end_step();
 
   // Why the last step was refused by the run-time checks; empty when it was not.
   const std::string& last_error() const;
 
-  // Forgets cached lookups of adapters that no longer exist. Cheap; call when modules are unloaded.
-  void forget_expired(const ResidentAdapter* adapter);
+  // Forgets what was looked up for an adapter. Must be called before one that took part in a step
+  // is destroyed: another could come to live at its address.
+  void forget(const ResidentAdapter* adapter);
 
   // Why attention nodes are left to ggml, one line per reason; empty when none are.
   std::string attention_notes() const;

@@ -32,6 +32,11 @@ class SiteTable {
   // Adds the site, or keeps the one that is there. Returns its index.
   std::int32_t add(Site site);
 
+  // Marks a site as closed to modules. Requires: a valid index.
+  void refuse(std::int32_t index, std::string reason) {
+    sites_[static_cast<std::size_t>(index)].refusal = std::move(reason);
+  }
+
  private:
   std::vector<Site> sites_;
   std::unordered_map<SiteKey, std::int32_t, SiteKeyHash> index_;

@@ -1,0 +1,55 @@
+// FusedStep: emits the work of a step as one custom op per site, or one for two adjacent sites that
+// read the same activation (gate and up projections). For devices that run custom ops: the CPU.
+//
+// prepare() runs before the graph is computed and decides behind which node each op stands; the ops
+// run inside the computation on all threads of the pool.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "grafting/kernels/lora_kernel.h"
+#include "grafting/module_step.h"
+
+struct ggml_context;
+struct ggml_tensor;
+
+namespace graft {
+
+class FusedStep {
+ public:
+  // An op to compute directly behind the node at `position` of the graph's list.
+  struct Insertion {
+    std::int32_t position = 0;
+    ggml_tensor* op = nullptr;
+  };
+
+  // Creates the ops in `arena`, which must have room for one tensor per site node. The site work is
+  // borrowed until the graph has been computed.
+  std::span<const Insertion> prepare(std::span<SiteWork> work, ggml_context* arena);
+
+ private:
+  // One op: the sites it serves and, for expert weights, where their rows are listed.
+  struct Call {
+    FusedStep* owner = nullptr;
+    std::vector<LoraSite> sites;
+    std::vector<SiteWork*> works;
+    std::vector<std::vector<LoraItem>> expert_items;  // per work entry of an expert site
+  };
+
+  static void run(ggml_tensor* target, int ith, int nth, void* call);
+  static LoraSite site_of(const SiteWork& work);
+  static void reserve_experts(Call& call, SiteWork& work);
+  static void list_experts(Call& call);
+  static bool reads_same_input(const SiteWork& first, const SiteWork& second);
+
+  std::deque<Call> calls_;  // the first n_calls_ are in use
+  std::size_t n_calls_ = 0;
+  std::vector<Insertion> insertions_;
+  std::vector<float> scratch_;
+  SpinBarrier barrier_;
+};
+
+}  // namespace graft

@@ -1,0 +1,254 @@
+#include "grafting/grafter.h"
+
+#include <ggml.h>
+
+#include <chrono>
+#include <deque>
+#include <vector>
+
+#include "base/check.h"
+#include "grafting/attention_step.h"
+#include "grafting/backend.h"
+#include "grafting/compute_pool.h"
+#include "grafting/fused_step.h"
+#include "grafting/module_step.h"
+
+namespace graft {
+namespace {
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+struct FreeContext {
+  void operator()(ggml_context* context) const { ggml_free(context); }
+};
+
+// Tensor structs for the inserted nodes of one graph; their data is the base graph's.
+class NodeArena {
+ public:
+  void reset(std::size_t n_tensors) {
+    const std::size_t needed = (n_tensors + 1) * ggml_tensor_overhead();
+    context_.reset();
+    if (memory_.size() < needed) memory_.resize(needed);
+    context_.reset(ggml_init({memory_.size(), memory_.data(), /*no_alloc=*/true}));
+    GRAFT_CHECK(context_ != nullptr);
+  }
+  ggml_context* get() const { return context_.get(); }
+
+ private:
+  std::vector<char> memory_;
+  std::unique_ptr<ggml_context, FreeContext> context_;
+};
+
+// Compares the graph's own inputs with the plan: a row that is not what the plan says it is makes
+// the step fail instead of giving a request another one's module.
+std::string mismatch(const StepPlan& plan, const GraphIndex& index) {
+  if (static_cast<std::size_t>(index.n_tokens()) != plan.rows.size()) {
+    return "the graph has " + std::to_string(index.n_tokens()) + " rows, the plan " +
+           std::to_string(plan.rows.size());
+  }
+  const auto* tokens = static_cast<const std::int32_t*>(index.tokens->data);
+  const auto* positions = index.positions == nullptr
+                              ? nullptr
+                              : static_cast<const std::int32_t*>(index.positions->data);
+  const auto* outputs =
+      index.out_ids == nullptr ? nullptr : static_cast<const std::int32_t*>(index.out_ids->data);
+  std::int64_t n_outputs = 0;
+  for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+    const PlannedRow& row = plan.rows[i];
+    const bool same = tokens[i] == row.token &&
+                      (positions == nullptr || positions[i] == row.position);
+    bool same_output = true;
+    if (row.is_output && outputs != nullptr) {
+      same_output = n_outputs < index.n_outputs() &&
+                    outputs[n_outputs] == static_cast<std::int32_t>(i);
+    }
+    n_outputs += row.is_output ? 1 : 0;
+    if (!same || !same_output) {
+      return "row " + std::to_string(i) + " of the graph is not the plan's";
+    }
+  }
+  if (outputs != nullptr && n_outputs != index.n_outputs()) {
+    return "the graph has " + std::to_string(index.n_outputs()) + " output rows, the plan " +
+           std::to_string(n_outputs);
+  }
+  return "";
+}
+
+}  // namespace
+
+struct Grafter::Impl : GraphRewriter {
+  explicit Impl(const GrafterOptions& chosen)
+      : options(chosen),
+        compute_pool(chosen.n_threads, chosen.poll),
+        attention(chosen.n_threads),
+        modules(indexer.sites()) {}
+
+  void graph_built(std::span<ggml_tensor* const> nodes) override {
+    indexer.build(nodes, index);
+    built = nodes;
+    stats.n_graph_builds += 1;
+  }
+
+  Rewrite rewrite(std::span<ggml_tensor* const> nodes,
+                  std::vector<ggml_tensor*>& rewritten) override;
+
+  ggml_threadpool* pool() override { return compute_pool.get(); }
+  int n_threads() const override { return options.n_threads; }
+
+  bool is_built_graph(std::span<ggml_tensor* const> nodes) const {
+    return nodes.size() == built.size() && nodes.data() == built.data();
+  }
+  Rewrite refuse(std::string reason) {
+    last_error = std::move(reason);
+    return Rewrite::kRefused;
+  }
+  Status prepare_modules();
+  void merge_nodes(std::span<ggml_tensor* const> nodes, std::vector<ggml_tensor*>& rewritten);
+  ggml_tensor* attention_op(std::size_t i);
+  static void run_attention(ggml_tensor* target, int ith, int nth, void* call);
+
+  // Which attention node an op computes.
+  struct AttentionCall {
+    Impl* impl = nullptr;
+    std::size_t node = 0;
+  };
+
+  GrafterOptions options;
+  ComputePool compute_pool;
+  GraphIndexer indexer;
+  GraphIndex index;
+  std::span<ggml_tensor* const> built;  // identity of the indexed graph; never read through
+  AttentionStep attention;
+  ModuleStep modules;
+  FusedStep fused;
+  NodeArena arena;
+  std::deque<AttentionCall> attention_calls;
+  std::span<const FusedStep::Insertion> insertions;
+  const StepPlan* plan = nullptr;
+  std::string last_error;
+  GrafterStats stats;
+};
+
+void Grafter::Impl::run_attention(ggml_tensor* /*target*/, int ith, int nth, void* data) {
+  const auto* call = static_cast<const AttentionCall*>(data);
+  call->impl->attention.compute(call->node, ith, nth);
+}
+
+ggml_tensor* Grafter::Impl::attention_op(std::size_t i) {
+  while (attention_calls.size() <= i) attention_calls.push_back({this, attention_calls.size()});
+  ggml_tensor* node = index.attention[i].node;
+  ggml_tensor* arguments[] = {node->src[0], node->src[1], node->src[2], node->src[3]};
+  ggml_tensor* op = ggml_custom_inplace(arena.get(), node, arguments, 4, run_attention,
+                                        GGML_N_TASKS_MAX, &attention_calls[i]);
+  op->flags |= node->flags & GGML_TENSOR_FLAG_COMPUTE;
+  return op;
+}
+
+Status Grafter::Impl::prepare_modules() {
+  insertions = {};
+  if (plan == nullptr || plan->sets.empty()) return {};
+  GRAFT_RETURN_IF_ERROR(modules.prepare(*plan, index));
+  insertions = fused.prepare(modules.site_work(), arena.get());
+  return {};
+}
+
+// The base's nodes in their order, ours in between. Nothing of the base is ever moved.
+void Grafter::Impl::merge_nodes(std::span<ggml_tensor* const> nodes,
+                                std::vector<ggml_tensor*>& rewritten) {
+  rewritten.clear();
+  std::size_t next_attention = options.attention ? 0 : index.attention.size();
+  std::size_t next_insertion = 0;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    ggml_tensor* node = nodes[i];
+    if (next_attention < index.attention.size() &&
+        node == index.attention[next_attention].node) {
+      rewritten.push_back(attention_op(next_attention++));
+    } else if (!options.attention || index.casts.empty() || index.casts.count(node) == 0) {
+      rewritten.push_back(node);
+    }
+    while (next_insertion < insertions.size() &&
+           insertions[next_insertion].position == static_cast<std::int32_t>(i)) {
+      rewritten.push_back(insertions[next_insertion++].op);
+    }
+  }
+  stats.n_module_nodes = static_cast<std::int64_t>(insertions.size());
+  stats.n_attention_nodes =
+      options.attention ? static_cast<std::int64_t>(index.attention.size()) : 0;
+  stats.n_foreign_attention_nodes = index.n_foreign_attention;
+}
+
+Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
+                               std::vector<ggml_tensor*>& rewritten) {
+  const std::int64_t start = now_ns();
+  const bool known = is_built_graph(nodes);
+  if (!known || index.tokens == nullptr) {
+    // Maintenance graphs and pieces of graphs have no rows of ours.
+    const bool needs_modules = plan != nullptr && !plan->sets.empty() && !known;
+    return needs_modules ? refuse("the step's graph was computed in pieces")
+                         : Rewrite::kPassThrough;
+  }
+  if (plan != nullptr) {
+    if (std::string reason = mismatch(*plan, index); !reason.empty()) {
+      return refuse(std::move(reason));
+    }
+    stats.n_computes += 1;
+  }
+  attention.learn_positions(index);
+  arena.reset(index.attention.size() + index.sites.size());
+  if (const Status prepared = prepare_modules(); !prepared) {
+    return refuse(prepared.error().message);
+  }
+  if (options.attention) attention.prepare(index);
+  if (insertions.empty() && (!options.attention || index.attention.empty())) {
+    stats.n_module_nodes = 0;
+    stats.n_attention_nodes = 0;
+    return Rewrite::kPassThrough;
+  }
+  merge_nodes(nodes, rewritten);
+  stats.prepare_ns = now_ns() - start;
+  return Rewrite::kRewritten;
+}
+
+void register_grafting_device() { register_backend(); }
+
+Grafter::Grafter(const GrafterOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Grafter::~Grafter() = default;
+
+Grafter::Binding::Binding(Grafter& grafter) {
+  exchange_current_rewriter(grafter.impl_.get());
+}
+Grafter::Binding::~Binding() { exchange_current_rewriter(nullptr); }
+
+const SiteTable& Grafter::sites() const { return impl_->indexer.sites(); }
+
+Status Grafter::check_attachable(const ResidentAdapter& adapter) const {
+  return ModuleStep::check_attachable(impl_->indexer.sites(), adapter);
+}
+
+void Grafter::begin_step(const StepPlan& plan) {
+  impl_->indexer.freeze();
+  impl_->plan = &plan;
+  impl_->last_error.clear();
+}
+
+void Grafter::end_step() { impl_->plan = nullptr; }
+
+const std::string& Grafter::last_error() const { return impl_->last_error; }
+
+void Grafter::forget(const ResidentAdapter* adapter) { impl_->modules.forget(adapter); }
+
+std::string Grafter::attention_notes() const { return impl_->index.foreign_reason; }
+
+void Grafter::set_attention(bool enabled) { impl_->options.attention = enabled; }
+
+void Grafter::run_parallel(const std::function<void(int ith, int nth)>& work) {
+  impl_->compute_pool.run(work);
+}
+
+const GrafterStats& Grafter::stats() const { return impl_->stats; }
+
+}  // namespace graft

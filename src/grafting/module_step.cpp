@@ -1,0 +1,129 @@
+#include "grafting/module_step.h"
+
+#include <algorithm>
+
+namespace graft {
+namespace {
+
+std::string shape_text(std::int64_t n_in, std::int64_t n_out, std::int64_t n_experts) {
+  std::string text = std::to_string(n_in) + " -> " + std::to_string(n_out);
+  if (n_experts > 1) text += " x " + std::to_string(n_experts) + " experts";
+  return text;
+}
+
+Status check_term(const SiteTable& sites, const ResidentTerm& term) {
+  const std::string name = "'" + term.site.tensor + "' (" + to_string(term.site.op) + ")";
+  const std::int32_t index = sites.find(term.site);
+  if (index < 0) return not_supported("the model's graph has no site " + name + " for a module");
+  const Site& site = sites.at(index);
+  if (!site.refusal.empty()) {
+    return not_supported("modules cannot act on " + name + ": " + site.refusal);
+  }
+  if (term.n_in != site.n_in || term.out_offset < 0 || term.n_out <= 0 ||
+      term.out_offset + term.n_out > site.n_out || term.n_experts != site.n_experts) {
+    return invalid_argument("the adapter's shape at " + name + " is " +
+                            shape_text(term.n_in, term.n_out, term.n_experts) +
+                            "; the model has " +
+                            shape_text(site.n_in, site.n_out, site.n_experts));
+  }
+  return {};
+}
+
+bool content_order(const StepGroup& a, const StepGroup& b) {
+  if (a.adapter->digest() != b.adapter->digest()) {
+    return a.adapter->digest() < b.adapter->digest();
+  }
+  return a.scale < b.scale;
+}
+
+}  // namespace
+
+Status ModuleStep::check_attachable(const SiteTable& sites, const ResidentAdapter& adapter) {
+  for (const ResidentTerm& term : adapter.terms()) {
+    GRAFT_RETURN_IF_ERROR(check_term(sites, term));
+  }
+  return {};
+}
+
+const AdapterSites& ModuleStep::sites_of(const ResidentAdapter& adapter) {
+  const auto found = adapter_sites_.find(&adapter);
+  if (found != adapter_sites_.end()) return found->second;
+  AdapterSites& made = adapter_sites_[&adapter];
+  made.by_site.resize(static_cast<std::size_t>(sites_.size()), nullptr);
+  for (std::int32_t i = 0; i < sites_.size(); ++i) {
+    made.by_site[static_cast<std::size_t>(i)] = adapter.terms_at(sites_.at(i).key);
+  }
+  return made;
+}
+
+StepGroup& ModuleStep::group_of(const PlannedAttachment& attachment) {
+  for (std::size_t i = 0; i < n_groups_; ++i) {
+    if (groups_[i].adapter == attachment.adapter && groups_[i].scale == attachment.scale) {
+      return groups_[i];
+    }
+  }
+  if (n_groups_ == groups_.size()) groups_.emplace_back();
+  StepGroup& group = groups_[n_groups_++];
+  group.adapter = attachment.adapter;
+  group.scale = attachment.scale;
+  group.sites = &sites_of(*attachment.adapter);
+  group.token_items.clear();
+  group.output_items.clear();
+  group.lookup_items.clear();
+  return group;
+}
+
+void ModuleStep::add_rows(const StepPlan& plan) {
+  std::int32_t n_outputs = 0;
+  for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+    const PlannedRow& row = plan.rows[i];
+    const auto at = static_cast<std::int32_t>(i);
+    const std::int32_t output = row.is_output ? n_outputs++ : -1;
+    if (row.set < 0) continue;
+    for (const PlannedAttachment& attachment : plan.sets[static_cast<std::size_t>(row.set)]) {
+      if (row.position < attachment.start_position || attachment.scale == 0.0F) continue;
+      StepGroup& group = group_of(attachment);
+      group.token_items.push_back({at, at, 0});
+      group.lookup_items.push_back({row.token, at, 0});
+      if (output >= 0) group.output_items.push_back({output, output, 0});
+    }
+  }
+}
+
+Status ModuleStep::prepare(const StepPlan& plan, const GraphIndex& index) {
+  n_groups_ = 0;
+  n_site_work_ = 0;
+  add_rows(plan);
+  if (n_groups_ == 0) return {};
+  std::sort(groups_.begin(), groups_.begin() + static_cast<std::ptrdiff_t>(n_groups_),
+            content_order);
+  for (const SiteNode& node : index.sites) {
+    SiteWork* target = nullptr;
+    for (const StepGroup& group : groups()) {
+      const auto* terms = group.sites->by_site[static_cast<std::size_t>(node.site)];
+      if (terms == nullptr) continue;
+      if (!node.rows_proven) {
+        return internal_error("the rows of '" + sites_.at(node.site).key.tensor +
+                              "' do not match the batch; the step is refused");
+      }
+      const bool lookup = sites_.at(node.site).key.op == SiteOp::kGetRows;
+      const std::vector<LoraItem>& items = lookup ? group.lookup_items
+                                           : node.rows == RowSpace::kOutputs
+                                               ? group.output_items
+                                               : group.token_items;
+      if (items.empty()) continue;
+      if (target == nullptr) {
+        if (n_site_work_ == site_work_.size()) site_work_.emplace_back();
+        target = &site_work_[n_site_work_++];
+        target->node = &node;
+        target->work.clear();
+      }
+      for (const ResidentTerm* term : *terms) {
+        target->work.push_back({term, group.scale, items});
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace graft
