@@ -227,7 +227,9 @@ StepOutcome Engine::decode(const StepPlan& plan) {
   std::int32_t code = 0;
   try {
     code = llama_decode(context_.get(), batch_->fill(plan.rows));
+    grafter_->end_step();
   } catch (const std::exception& error) {
+    grafter_->end_step();
     return {StepOutcome::kFailed, std::string("llama.cpp failed: ") + error.what()};
   }
   switch (code) {

@@ -1,0 +1,180 @@
+#include "scheduler/live_request.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+
+namespace graft {
+
+namespace {
+
+double milliseconds(LiveRequest::Clock::duration duration) {
+  return std::chrono::duration<double, std::milli>(duration).count();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LiveRequest>> LiveRequest::create(Submission submission,
+                                                         const Vocabulary& vocabulary,
+                                                         std::int32_t max_tokens) {
+  GRAFT_ASSIGN_OR_RETURN(StreamDecoder decoder,
+                         StreamDecoder::create(submission.request.stop.strings));
+  std::unique_ptr<LiveRequest> request(
+      new LiveRequest(std::move(submission), vocabulary, max_tokens, std::move(decoder)));
+  GRAFT_RETURN_IF_ERROR(request->check());
+  GRAFT_ASSIGN_OR_RETURN(request->sampler_,
+                         Sampler::create(request->submission_.request.sampling, vocabulary.size()));
+  // Penalties look back over the prompt too, as llama.cpp's programs do.
+  for (const TokenId token : request->tokens_) request->sampler_->accept(token);
+  return request;
+}
+
+LiveRequest::LiveRequest(Submission submission, const Vocabulary& vocabulary,
+                         std::int32_t max_tokens, StreamDecoder decoder)
+    : submission_(std::move(submission)),
+      vocabulary_(vocabulary),
+      max_tokens_(max_tokens),
+      fingerprint_(submission_.attachments.empty() ? ""
+                                                   : graft::fingerprint(submission_.attachments)),
+      decoder_(std::move(decoder)),
+      tokens_(submission_.request.prompt),
+      submitted_at_(Clock::now()) {
+  const auto model = vocabulary_.end_of_generation_ids();
+  const auto& own = submission_.request.stop.token_ids;
+  ending_tokens_.assign(model.begin(), model.end());
+  ending_tokens_.insert(ending_tokens_.end(), own.begin(), own.end());
+}
+
+Status LiveRequest::check() const {
+  if (tokens_.empty()) return invalid_argument("the prompt is empty", "prompt");
+  if (n_tokens() >= max_tokens_) {
+    return invalid_argument("the prompt has " + std::to_string(n_tokens()) +
+                                " tokens; the context holds " + std::to_string(max_tokens_) +
+                                " tokens, prompt and answer together",
+                            "prompt");
+  }
+  const auto unknown = [&](TokenId token) { return !vocabulary_.contains(token); };
+  if (std::any_of(tokens_.begin(), tokens_.end(), unknown)) {
+    return invalid_argument("the prompt has a token that is not in the vocabulary", "prompt");
+  }
+  if (std::any_of(ending_tokens_.begin(), ending_tokens_.end(), unknown)) {
+    return invalid_argument("a stop token is not in the vocabulary", "stop_token_ids");
+  }
+  for (const Attachment& attachment : submission_.attachments.attachments) {
+    if (attachment.module == nullptr || !std::isfinite(attachment.scale) ||
+        attachment.start_position < 0) {
+      return invalid_argument("a module's scale or start position is out of range", "modules");
+    }
+  }
+  if (submission_.sink == nullptr) return invalid_argument("nobody receives the answer");
+  return {};
+}
+
+void LiveRequest::start(std::int32_t sequence) {
+  GRAFT_CHECK(n_cached_ == 0 && sequence_ < 0);
+  sequence_ = sequence;
+  if (std::exchange(was_started_, true)) return;
+  started_at_ = Clock::now();
+  const auto n_prompt = static_cast<std::int32_t>(submission_.request.prompt.size());
+  events_.push_back(Started{.n_prompt_tokens = n_prompt});
+}
+
+void LiveRequest::preempt() {
+  sequence_ = -1;
+  n_cached_ = 0;
+  ++n_preemptions_;
+}
+
+std::span<const TokenId> LiveRequest::suppressed_tokens() const {
+  const StopRules& stop = submission_.request.stop;
+  if (n_generated_ < stop.min_tokens) return ending_tokens_;
+  if (stop.ignore_eos) return vocabulary_.end_of_generation_ids();
+  return {};
+}
+
+void LiveRequest::choose(std::span<const float> logits, SampleScratch& scratch) {
+  choice_ = sampler_->sample(logits, suppressed_tokens(), scratch);
+}
+
+bool LiveRequest::ends_generation(TokenId token) const {
+  return std::find(ending_tokens_.begin(), ending_tokens_.end(), token) != ending_tokens_.end();
+}
+
+void LiveRequest::commit_choice() {
+  GRAFT_CHECK(choice_.has_value());
+  const Result<SampledToken> choice = *std::exchange(choice_, std::nullopt);
+  if (!choice) return fail(choice.error());
+
+  const TokenId token = choice->token;
+  last_token_at_ = Clock::now();
+  if (n_generated_++ == 0) first_token_at_ = last_token_at_;
+  if (ends_generation(token)) return finish(FinishReason::kStop);
+
+  sampler_->accept(token);
+  tokens_.push_back(token);
+  TokenOutput output = describe(*choice);
+  output.text = decoder_.push(vocabulary_.visible_piece(token, false));
+  events_.push_back(std::move(output));
+
+  const std::int32_t max_generated = submission_.request.stop.max_tokens;
+  if (decoder_.stopped()) return finish(FinishReason::kStop);
+  if (n_generated_ == max_generated || n_tokens() >= max_tokens_) {
+    finish(FinishReason::kLength);
+  }
+}
+
+TokenOutput LiveRequest::describe(const SampledToken& sampled) const {
+  TokenOutput output;
+  output.token = sampled.token;
+  if (!submission_.request.sampling.n_logprobs) return output;
+  const auto named = [&](TokenId token, float logprob) {
+    return TokenLogprob{token, std::string(vocabulary_.piece(token)), logprob};
+  };
+  output.logprob = named(sampled.token, sampled.logprob);
+  for (const RankedToken& other : sampled.top) {
+    output.top_logprobs.push_back(named(other.token, other.logprob));
+  }
+  return output;
+}
+
+Timings LiveRequest::timings() const {
+  const Clock::time_point now = Clock::now();
+  Timings timings;
+  timings.queue_ms = milliseconds((was_started_ ? started_at_ : now) - submitted_at_);
+  if (n_generated_ == 0) return timings;
+  timings.prefill_ms = milliseconds(first_token_at_ - started_at_);
+  timings.decode_ms = milliseconds(last_token_at_ - first_token_at_);
+  return timings;
+}
+
+void LiveRequest::finish(FinishReason reason) {
+  GRAFT_CHECK(!is_over());
+  outcome_ = reason == FinishReason::kCancelled ? Outcome::kCancelled : Outcome::kFinished;
+  Finished finished;
+  finished.reason = reason;
+  finished.text = decoder_.stopped() ? "" : decoder_.finish();
+  finished.n_prompt_tokens = static_cast<std::int32_t>(submission_.request.prompt.size());
+  finished.n_generated_tokens = n_generated_;
+  finished.n_preemptions = n_preemptions_;
+  finished.timings = timings();
+  events_.push_back(std::move(finished));
+}
+
+void LiveRequest::fail(Error error) {
+  GRAFT_CHECK(!is_over());
+  outcome_ = Outcome::kFailed;
+  events_.push_back(Failed{std::move(error)});
+}
+
+void LiveRequest::publish() {
+  for (Event& event : events_) {
+    if (submission_.sink->publish(std::move(event))) continue;
+    if (!is_over()) outcome_ = Outcome::kCancelled;
+    break;
+  }
+  events_.clear();
+}
+
+}  // namespace graft

@@ -1,0 +1,104 @@
+// LiveRequest: one request from submission to its last event: its tokens, how many of them are in
+// the KV memory, its sampler and text decoder, and the events that wait to be published. What it
+// holds survives preemption, so a preempted request goes on as if nothing had happened.
+//
+// Created on the caller's thread, then owned by the engine thread; choose() alone may run on a
+// thread of the compute pool. It holds the leases of its modules until it is destroyed.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "core/event.h"
+#include "engine/sampling/sampler.h"
+#include "scheduler/generation_service.h"
+#include "text/stream_decoder.h"
+#include "text/vocabulary.h"
+
+namespace graft {
+
+class LiveRequest {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  enum class Outcome { kRunning, kFinished, kCancelled, kFailed };
+
+  // Errors: kInvalidArgument naming what is wrong, for a prompt of `max_tokens` or more too.
+  // `max_tokens` limits prompt and answer together. Borrows the vocabulary.
+  static Result<std::unique_ptr<LiveRequest>> create(Submission submission,
+                                                     const Vocabulary& vocabulary,
+                                                     std::int32_t max_tokens);
+
+  RequestId id() const { return submission_.request.id; }
+  const AttachmentSet& attachments() const { return submission_.attachments; }
+  // Identity of the attachments; "" for the base alone.
+  const std::string& fingerprint() const { return fingerprint_; }
+
+  // Prompt and generated tokens; the first n_cached() are in the KV memory.
+  std::span<const TokenId> tokens() const { return tokens_; }
+  std::int32_t n_tokens() const { return static_cast<std::int32_t>(tokens_.size()); }
+  std::int32_t n_cached() const { return n_cached_; }
+  std::int32_t n_pending() const { return n_tokens() - n_cached_; }
+  std::int32_t sequence() const { return sequence_; }
+  bool was_started() const { return was_started_; }
+
+  // The request gets a sequence and runs; the first time, Started is published.
+  void start(std::int32_t sequence);
+  // Its cells are gone; everything is pending again.
+  void preempt();
+  // `n_tokens` more are cached.
+  void advance(std::int32_t n_tokens) { n_cached_ += n_tokens; }
+
+  // Chooses the next token from the logits of the last one, without any visible effect.
+  void choose(std::span<const float> logits, SampleScratch& scratch);
+  // The chosen token joins the sequence, or ends it. Requires: choose() was called since.
+  void commit_choice();
+
+  void finish(FinishReason reason);
+  void fail(Error error);
+  // Sends the waiting events; a sink that wants no more cancels the request.
+  void publish();
+
+  Outcome outcome() const { return outcome_; }
+  bool is_over() const { return outcome_ != Outcome::kRunning; }
+
+ private:
+  LiveRequest(Submission submission, const Vocabulary& vocabulary, std::int32_t max_tokens,
+              StreamDecoder decoder);
+  Status check() const;
+  bool ends_generation(TokenId token) const;
+  std::span<const TokenId> suppressed_tokens() const;
+  TokenOutput describe(const SampledToken& sampled) const;
+  Timings timings() const;
+
+  Submission submission_;
+  const Vocabulary& vocabulary_;
+  std::int32_t max_tokens_;
+  std::string fingerprint_;
+  std::unique_ptr<Sampler> sampler_;
+  StreamDecoder decoder_;
+  std::vector<TokenId> ending_tokens_;  // of the model, then of the request
+
+  std::vector<TokenId> tokens_;
+  std::int32_t n_cached_ = 0;
+  std::int32_t n_generated_ = 0;
+  std::int32_t n_preemptions_ = 0;
+  std::int32_t sequence_ = -1;
+  bool was_started_ = false;
+  std::optional<Result<SampledToken>> choice_;
+  std::vector<Event> events_;
+  Outcome outcome_ = Outcome::kRunning;
+
+  Clock::time_point submitted_at_;
+  Clock::time_point started_at_;
+  Clock::time_point first_token_at_;
+  Clock::time_point last_token_at_;
+};
+
+}  // namespace graft

@@ -1,0 +1,311 @@
+#include "scheduler/loop.h"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace graft {
+
+namespace {
+
+using Clock = LiveRequest::Clock;
+
+Error shutting_down() { return {ErrorCode::kUnavailable, "the server is shutting down", {}}; }
+
+// Rows by kind: Pace learns from the difference.
+struct RowCounts {
+  std::int32_t n_decode = 0;
+  std::int32_t n_prefill = 0;
+};
+
+RowCounts count_rows(std::span<const PlannedChunk> chunks,
+                     std::span<const std::unique_ptr<LiveRequest>> running) {
+  RowCounts counts;
+  for (const PlannedChunk& chunk : chunks) {
+    const bool decodes = running[static_cast<std::size_t>(chunk.request)]->n_pending() == 1;
+    (decodes ? counts.n_decode : counts.n_prefill) += chunk.n_tokens;
+  }
+  return counts;
+}
+
+}  // namespace
+
+Loop::Loop(Engine& engine, const LoopOptions& options)
+    : options_(options),
+      // Room for every waiting request, a cancellation of each request, and more of both in one
+      // step; a cancellation that finds no room is repeated by the sink's refusal.
+      inbox_(2 * static_cast<std::size_t>(options.max_waiting + engine.max_sequences()) + 64),
+      engine_(engine),
+      vocabulary_(engine.model().vocabulary()),
+      max_sequence_tokens_(engine.max_sequence_tokens()),
+      pace_(options.max_gap_factor),
+      known_adapters_(
+          [&engine](const ResidentAdapter* adapter) { engine.grafter().forget(adapter); }),
+      scratch_(static_cast<std::size_t>(engine.n_threads())),
+      thread_([this] { run(); }) {}
+
+Loop::~Loop() { stop(std::chrono::milliseconds(0)); }
+
+Status Loop::submit(Submission submission) {
+  if (draining_) return shutting_down();
+  auto request = LiveRequest::create(std::move(submission), vocabulary_, max_sequence_tokens_);
+  Status status;
+  if (!request) {
+    status = std::move(request).error();
+  } else if (n_waiting_.fetch_add(1) >= options_.max_waiting) {
+    status = Error{ErrorCode::kResourceExhausted,
+                   "the queue is full (" + std::to_string(options_.max_waiting) + " requests)",
+                   {}};
+    --n_waiting_;
+  } else if (status = inbox_.push(std::move(*request)); !status) {
+    --n_waiting_;
+  }
+  ServingCounters::add(status ? counters_.n_submitted : counters_.n_rejected);
+  return status;
+}
+
+void Loop::cancel(RequestId id) {
+  if (!inbox_.push(CancelMessage{id})) log_debug("a cancellation found the inbox full or closed");
+}
+
+void Loop::stop(std::chrono::milliseconds grace) {
+  if (!thread_.joinable()) return;
+  draining_ = true;
+  deadline_ = (Clock::now() + grace).time_since_epoch().count();
+  stopping_ = true;
+  // If the inbox is full, the engine thread is awake and sees the flag.
+  if (!inbox_.push(WakeMessage{})) log_debug("stopping with a full inbox");
+  thread_.join();
+}
+
+bool Loop::is_past_deadline() const {
+  return stopping_ && Clock::now().time_since_epoch().count() >= deadline_;
+}
+
+void Loop::run() {
+  engine_thread_.assert_here();
+  Error reason = shutting_down();
+  try {
+    serve();
+  } catch (const std::exception& error) {
+    log_error(std::string("the engine thread failed: ") + error.what());
+    reason = {ErrorCode::kInternal, "the engine failed", {}};
+    ServingCounters::set(counters_.n_steps_failed_in_a_row, 1 << 20);
+  }
+  draining_ = true;
+  inbox_.close();
+  receive();  // what was submitted meanwhile
+  fail_everything(reason);
+}
+
+void Loop::serve() {
+  while (!is_past_deadline()) {
+    if (running_.empty() && waiting_.empty()) {
+      if (stopping_ && inbox_.size() == 0) return;
+      if (auto message = inbox_.pop()) take(std::move(*message));
+    }
+    step();
+  }
+}
+
+void Loop::receive() {
+  for (Message& message : inbox_.drain()) take(std::move(message));
+}
+
+void Loop::take(Message message) {
+  if (auto* request = std::get_if<std::unique_ptr<LiveRequest>>(&message)) {
+    waiting_.push_back(std::move(*request));
+  } else if (const auto* cancelled = std::get_if<CancelMessage>(&message)) {
+    cancel_now(cancelled->id);
+  }
+}
+
+void Loop::cancel_now(RequestId id) {
+  const auto has_id = [&](const auto& request) { return request->id() == id; };
+  auto found = std::find_if(running_.begin(), running_.end(), has_id);
+  if (found != running_.end()) {
+    if (!(*found)->is_over()) (*found)->finish(FinishReason::kCancelled);
+    return;
+  }
+  const auto queued = std::find_if(waiting_.begin(), waiting_.end(), has_id);
+  if (queued == waiting_.end()) return;
+  (*queued)->finish(FinishReason::kCancelled);
+  (*queued)->publish();
+  count_outcome(**queued);
+  waiting_.erase(queued);
+}
+
+// One step. Nothing of it is visible outside before publish().
+void Loop::step() {
+  const Clock::time_point begin = Clock::now();
+  receive();
+  publish();  // cancellations free their cells before the plan is made
+  const SchedulePlan plan = this->plan();
+  reserve(plan);
+  const RowCounts rows = count_rows(plan.chunks, running_);
+  const bool succeeded = plan.chunks.empty() || compute(plan.chunks);
+  publish();
+  update_gauges();
+  if (plan.chunks.empty()) return;
+
+  const auto time = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
+  counters_.record_step(time.count());
+  if (!succeeded) return;
+  pace_.record(rows.n_decode, rows.n_prefill, static_cast<double>(time.count()) / 1000);
+}
+
+SchedulePlan Loop::plan() {
+  std::vector<RunningView> running;
+  std::int32_t n_decode = 0;
+  for (const auto& request : running_) {
+    running.push_back({.n_cached = request->n_cached(), .n_pending = request->n_pending()});
+    n_decode += request->n_pending() == 1 ? 1 : 0;
+  }
+  std::vector<std::int32_t> waiting;
+  const auto n_free = static_cast<std::size_t>(engine_.n_free_sequences());
+  for (std::size_t i = 0; i < std::min(n_free, waiting_.size()); ++i) {
+    waiting.push_back(waiting_[i]->n_tokens());
+  }
+  PolicyLimits limits;
+  limits.n_rows = options_.max_rows > 0 ? options_.max_rows : engine_.max_rows();
+  limits.n_prefill_beside_decode =
+      options_.n_prefill_beside_decode.value_or(pace_.prefill_share(n_decode));
+  limits.n_headroom_cells = options_.n_headroom_cells;
+  return make_plan({.running = running,
+                    .waiting = waiting,
+                    .n_free_cells = engine_.cells().n_free(),
+                    .n_free_sequences = engine_.n_free_sequences(),
+                    .step = n_steps_++},
+                   limits);
+}
+
+// Gives the plan's requests their sequences and takes back those of preempted ones.
+void Loop::reserve(const SchedulePlan& plan) {
+  for (std::size_t i = 0; i < plan.preempted.size(); ++i) {
+    std::unique_ptr<LiveRequest> youngest = std::move(running_.back());
+    running_.pop_back();
+    engine_.release_sequence(youngest->sequence());
+    youngest->preempt();
+    waiting_.push_front(std::move(youngest));
+    ServingCounters::add(counters_.n_preemptions);
+  }
+  for (std::int32_t i = 0; i < plan.n_admitted; ++i) {
+    std::unique_ptr<LiveRequest> request = std::move(waiting_.front());
+    waiting_.pop_front();
+    const std::optional<std::int32_t> sequence = engine_.acquire_sequence();
+    GRAFT_CHECK(sequence.has_value());
+    if (!request->was_started()) --n_waiting_;
+    known_adapters_.add(request->attachments());
+    request->start(*sequence);
+    running_.push_back(std::move(request));
+  }
+}
+
+// Runs the chunks in one decode. If that fails, in two halves, and so on, until the request at
+// fault is alone; the others' results do not depend on the company they are computed in. False if
+// any decode failed.
+bool Loop::compute(std::span<const PlannedChunk> chunks) {
+  const StepPlan& plan = builder_.build(chunks, running_);
+  const StepOutcome outcome = engine_.step(plan);
+  if (outcome.kind == StepOutcome::kDone) {
+    ServingCounters::set(counters_.n_steps_failed_in_a_row, 0);
+    commit(chunks, plan);
+    return true;
+  }
+  if (chunks.size() == 1) {
+    log_warning("a request's step failed: " + outcome.message);
+    ServingCounters::add(counters_.n_failed_steps);
+    ServingCounters::add(counters_.n_steps_failed_in_a_row);
+    running_[static_cast<std::size_t>(chunks[0].request)]->fail(
+        {ErrorCode::kInternal, "the computation failed: " + outcome.message, {}});
+    return false;
+  }
+  compute(chunks.first(chunks.size() / 2));
+  compute(chunks.subspan(chunks.size() / 2));
+  return false;
+}
+
+void Loop::commit(std::span<const PlannedChunk> chunks, const StepPlan& plan) {
+  std::vector<Output> outputs;
+  std::int32_t row = 0;
+  for (const PlannedChunk& chunk : chunks) {
+    LiveRequest& request = *running_[static_cast<std::size_t>(chunk.request)];
+    row += chunk.n_tokens;
+    if (plan.rows[static_cast<std::size_t>(row - 1)].is_output) {
+      outputs.push_back({&request, row - 1});
+    }
+    const bool was_decode = request.n_pending() == 1;
+    if (!was_decode) ServingCounters::add(counters_.n_prompt_tokens, chunk.n_tokens);
+    request.advance(chunk.n_tokens);
+  }
+  sample(outputs);
+  for (const Output& output : outputs) output.request->commit_choice();
+  ServingCounters::add(counters_.n_generated_tokens, static_cast<std::int64_t>(outputs.size()));
+}
+
+// Rows are independent, so the compute pool shares them out. One row is not worth waking it.
+void Loop::sample(std::span<const Output> outputs) {
+  std::atomic<std::size_t> next{0};
+  auto* scratch = &scratch_;
+  const Engine& engine = engine_;
+  const auto work = [&next, &engine, scratch, outputs](int ith, int /*nth*/) {
+    for (std::size_t i = next++; i < outputs.size(); i = next++) {
+      outputs[i].request->choose(engine.logits(outputs[i].row),
+                                 (*scratch)[static_cast<std::size_t>(ith)]);
+    }
+  };
+  if (outputs.size() == 1) return work(0, 1);
+  if (!outputs.empty()) engine_.run_parallel(work);
+}
+
+// Sends every request's events and lets go of the requests that are over.
+void Loop::publish() {
+  for (const auto& request : running_) request->publish();
+  for (const auto& request : running_) {
+    if (!request->is_over()) continue;
+    engine_.release_sequence(request->sequence());
+    count_outcome(*request);
+  }
+  const auto n_over =
+      std::erase_if(running_, [](const auto& request) { return request->is_over(); });
+  if (n_over > 0) known_adapters_.release_unused();
+  // The thread may now sleep for long; unloaded modules must not wait for it to wake.
+  if (running_.empty()) known_adapters_.release_all();
+}
+
+void Loop::count_outcome(const LiveRequest& request) {
+  if (!request.was_started()) --n_waiting_;
+  switch (request.outcome()) {
+    case LiveRequest::Outcome::kFinished: return ServingCounters::add(counters_.n_finished);
+    case LiveRequest::Outcome::kCancelled: return ServingCounters::add(counters_.n_cancelled);
+    case LiveRequest::Outcome::kFailed: return ServingCounters::add(counters_.n_failed);
+    case LiveRequest::Outcome::kRunning: break;
+  }
+}
+
+void Loop::update_gauges() {
+  ServingCounters::set(counters_.n_running, static_cast<std::int64_t>(running_.size()));
+  ServingCounters::set(counters_.n_waiting, static_cast<std::int64_t>(waiting_.size()));
+  ServingCounters::set(counters_.n_cells, engine_.cells().n_cells());
+  ServingCounters::set(counters_.n_free_cells, engine_.cells().n_free());
+}
+
+void Loop::fail_everything(const Error& error) {
+  for (const auto& request : running_) {
+    if (!request->is_over()) request->fail(error);
+  }
+  publish();
+  for (const auto& request : waiting_) {
+    request->fail(error);
+    request->publish();
+    count_outcome(*request);
+  }
+  waiting_.clear();
+  update_gauges();
+}
+
+}  // namespace graft

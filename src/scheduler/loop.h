@@ -1,0 +1,118 @@
+// Loop: the engine thread. It takes submitted requests, and step by step plans, computes, samples,
+// commits and publishes, until it is told to stop. Implements GenerationService.
+//
+// Threads: the public functions may be called by any thread; all private state belongs to the
+// engine thread, which the loop owns. Messages come in through a bounded queue, events leave
+// through each request's sink, numbers through counters(). Borrows the engine: nobody else may use
+// it while the loop lives.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/queue.h"
+#include "engine/engine.h"
+#include "metrics/serving_counters.h"
+#include "scheduler/generation_service.h"
+#include "scheduler/known_adapters.h"
+#include "scheduler/live_request.h"
+#include "scheduler/pace.h"
+#include "scheduler/policy.h"
+#include "scheduler/step_builder.h"
+
+namespace graft {
+
+struct LoopOptions {
+  std::int32_t max_waiting = 1024;  // requests that are not yet admitted
+  double max_gap_factor = 2;        // see Pace
+  // Fixed share instead of Pace's; for tests and measurements.
+  std::optional<std::int32_t> n_prefill_beside_decode;
+  std::int32_t n_headroom_cells = 32;  // see PolicyLimits
+  std::int32_t max_rows = 0;           // of a step; 0 = what the engine takes
+};
+
+class Loop final : public GenerationService {
+ public:
+  // Starts the engine thread. Requires: options within the engine's limits.
+  Loop(Engine& engine, const LoopOptions& options);
+  // Stops at once.
+  ~Loop() override;
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  Status submit(Submission submission) override;
+  void cancel(RequestId id) override;
+
+  // From now on nothing is accepted; what was accepted goes on.
+  void drain() { draining_ = true; }
+  // Drains for at most `grace`, fails what is left with kUnavailable, and ends the engine thread.
+  // Requires: not called from the engine thread. Later calls do nothing.
+  void stop(std::chrono::milliseconds grace);
+
+  ServingSnapshot counters() const { return counters_.snapshot(); }
+
+ private:
+  using Requests = std::vector<std::unique_ptr<LiveRequest>>;
+  struct CancelMessage {
+    RequestId id = 0;
+  };
+  struct WakeMessage {};
+  using Message = std::variant<std::unique_ptr<LiveRequest>, CancelMessage, WakeMessage>;
+  struct Output {
+    LiveRequest* request = nullptr;
+    std::int32_t row = 0;
+  };
+
+  void run();
+  void serve() GRAFT_REQUIRES(engine_thread_);
+  void receive() GRAFT_REQUIRES(engine_thread_);
+  void take(Message message) GRAFT_REQUIRES(engine_thread_);
+  void cancel_now(RequestId id) GRAFT_REQUIRES(engine_thread_);
+
+  void step() GRAFT_REQUIRES(engine_thread_);
+  SchedulePlan plan() GRAFT_REQUIRES(engine_thread_);
+  void reserve(const SchedulePlan& plan) GRAFT_REQUIRES(engine_thread_);
+  bool compute(std::span<const PlannedChunk> chunks) GRAFT_REQUIRES(engine_thread_);
+  void sample(std::span<const Output> outputs) GRAFT_REQUIRES(engine_thread_);
+  void commit(std::span<const PlannedChunk> chunks, const StepPlan& plan)
+      GRAFT_REQUIRES(engine_thread_);
+  void publish() GRAFT_REQUIRES(engine_thread_);
+
+  void count_outcome(const LiveRequest& request) GRAFT_REQUIRES(engine_thread_);
+  void update_gauges() GRAFT_REQUIRES(engine_thread_);
+  void fail_everything(const Error& error) GRAFT_REQUIRES(engine_thread_);
+  bool is_past_deadline() const;
+
+  const LoopOptions options_;
+  ServingCounters counters_;
+  Queue<Message> inbox_;
+  std::atomic<std::int32_t> n_waiting_{0};  // submitted and never started
+  std::atomic<bool> draining_{false};
+  std::atomic<bool> stopping_{false};
+  std::atomic<LiveRequest::Clock::duration::rep> deadline_{0};  // since the clock's epoch
+
+  ThreadRole engine_thread_;
+  Engine& engine_ GRAFT_GUARDED_BY(engine_thread_);
+  const Vocabulary& vocabulary_;
+  const std::int32_t max_sequence_tokens_;
+  Requests running_ GRAFT_GUARDED_BY(engine_thread_);  // oldest first
+  std::deque<std::unique_ptr<LiveRequest>> waiting_ GRAFT_GUARDED_BY(engine_thread_);
+  Pace pace_ GRAFT_GUARDED_BY(engine_thread_);
+  StepBuilder builder_ GRAFT_GUARDED_BY(engine_thread_);
+  KnownAdapters known_adapters_ GRAFT_GUARDED_BY(engine_thread_);
+  std::vector<SampleScratch> scratch_ GRAFT_GUARDED_BY(engine_thread_);  // one per pool thread
+  std::int64_t n_steps_ GRAFT_GUARDED_BY(engine_thread_) = 0;
+
+  std::jthread thread_;  // last: it uses everything above
+};
+
+}  // namespace graft

@@ -1,0 +1,42 @@
+#include "scheduler/step_builder.h"
+
+#include <cstddef>
+#include <utility>
+
+namespace graft {
+
+std::int32_t StepBuilder::set_of(const LiveRequest& request) {
+  if (request.attachments().empty()) return -1;
+  const auto n_sets = static_cast<std::int32_t>(plan_.sets.size());
+  const auto [entry, is_new] = sets_.emplace(request.fingerprint(), n_sets);
+  if (!is_new) return entry->second;
+  std::vector<PlannedAttachment> set;
+  for (const Attachment& attachment : request.attachments().attachments) {
+    set.push_back({.adapter = attachment.module->resident.get(),
+                   .scale = attachment.scale,
+                   .start_position = attachment.start_position});
+  }
+  plan_.sets.push_back(std::move(set));
+  return n_sets;
+}
+
+const StepPlan& StepBuilder::build(std::span<const PlannedChunk> chunks,
+                                   std::span<const std::unique_ptr<LiveRequest>> running) {
+  plan_.clear();
+  sets_.clear();
+  for (const PlannedChunk& chunk : chunks) {
+    const LiveRequest& request = *running[static_cast<std::size_t>(chunk.request)];
+    const std::int32_t set = set_of(request);
+    const std::int32_t end = request.n_cached() + chunk.n_tokens;
+    for (std::int32_t position = request.n_cached(); position < end; ++position) {
+      plan_.rows.push_back({.token = request.tokens()[static_cast<std::size_t>(position)],
+                            .position = position,
+                            .sequence = request.sequence(),
+                            .is_output = position + 1 == request.n_tokens(),
+                            .set = set});
+    }
+  }
+  return plan_;
+}
+
+}  // namespace graft
