@@ -81,6 +81,7 @@ void Vocabulary::read_tokens() {
   for (TokenId token = 0; token < n_tokens; ++token) {
     piece_begin_.push_back(bytes_.size());
     append_piece(vocab_, token, true, bytes_);
+    longest_piece_bytes_ = std::max(longest_piece_bytes_, bytes_.size() - piece_begin_.back());
     const auto attributes = llama_vocab_get_attr(vocab_, token);
     std::uint8_t kind = 0;
     if ((attributes & (LLAMA_TOKEN_ATTR_CONTROL | LLAMA_TOKEN_ATTR_UNKNOWN)) != 0) {

@@ -43,6 +43,10 @@ class Vocabulary {
   // Whether the model wants bos() at the start of every text.
   bool adds_bos() const { return adds_bos_; }
 
+  // A text of n bytes has at least n / longest_piece_bytes() tokens (unless the tokenizer drops
+  // characters), which tells a hopelessly long one before it costs anything.
+  std::size_t longest_piece_bytes() const { return longest_piece_bytes_; }
+
   // Ascending ids of the tokens that end a generation (eos, end of turn, ...).
   std::span<const TokenId> end_of_generation_ids() const { return end_of_generation_ids_; }
 
@@ -74,7 +78,8 @@ class Vocabulary {
   const llama_vocab* vocab_;
   std::string bytes_;                     // all pieces in a row
   std::vector<std::size_t> piece_begin_;  // size() + 1 offsets into bytes_
-  std::vector<std::uint8_t> kinds_;       // bits of Kind
+  std::size_t longest_piece_bytes_ = 1;
+  std::vector<std::uint8_t> kinds_;  // bits of Kind
   std::vector<TokenId> end_of_generation_ids_;
   SpecialText special_text_;
   SpecialText cut_text_;  // those and user-defined tokens: where llama.cpp cuts a text
