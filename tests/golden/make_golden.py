@@ -11,6 +11,7 @@ eager attention. See README.md for the layout of golden.json and golden.bin.
 """
 
 import argparse
+import copy
 import json
 import math
 import os
@@ -147,7 +148,7 @@ class TableGelu(torch.nn.Module):
 def make_model(name):
     """Returns the random HF model of that name."""
     model = hf.AutoModelForCausalLM.from_config(
-        MODELS[name][1], attn_implementation="eager").float().eval()
+        copy.deepcopy(MODELS[name][1]), attn_implementation="eager").float().eval()
     with torch.no_grad():
         for key, value in model.named_parameters():
             value.copy_(weight_like(f"{name}.{key}", value, seeded(f"{name}.{key}")))
