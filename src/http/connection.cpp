@@ -1,0 +1,371 @@
+#include "http/connection.h"
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <exception>
+#include <utility>
+
+#include "api/errors.h"
+#include "base/log.h"
+
+namespace graft {
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr std::size_t kReadBytes = std::size_t{4} << 10;
+constexpr std::size_t kBodyReadBytes = std::size_t{64} << 10;
+constexpr std::size_t kWriteBytes = std::size_t{256} << 10;
+constexpr std::size_t kMaxDiscardedBytes = std::size_t{32} << 20;
+constexpr std::chrono::milliseconds kLingerTime{2000};
+
+api::Answer answer_or_error(api::Service& service, const api::HttpRequest& request,
+                            const std::shared_ptr<ConnectionWaker>& waker) {
+  try {
+    return service.answer(request, waker);
+  } catch (const std::exception& error) {
+    log_error(std::string("a request failed: ") + error.what());
+    return api::error_response(internal_error("The request could not be processed."));
+  }
+}
+
+}  // namespace
+
+// Has a request answered on the prepare pool and brings the answer back to the strand.
+class AnswerJob : public PrepareJob {
+ public:
+  AnswerJob(std::shared_ptr<Connection> connection, api::HttpRequest request)
+      : connection_(std::move(connection)), request_(std::move(request)) {}
+
+  void run() noexcept override {
+    api::Answer answer =
+        answer_or_error(connection_->context_.service, request_, connection_->waker_);
+    // The body's memory goes here, not on the io thread.
+    request_ = {};
+    const auto executor = connection_->socket_.get_executor();
+    asio::post(executor, [connection = std::move(connection_), held = std::move(answer)]() mutable {
+      connection->on_answer(std::move(held));
+    });
+  }
+
+ private:
+  std::shared_ptr<Connection> connection_;
+  api::HttpRequest request_;
+};
+
+Connection::Connection(asio::ip::tcp::socket socket, const ConnectionContext& context)
+    : socket_(std::move(socket)),
+      deadline_(socket_.get_executor()),
+      context_(context),
+      reader_(context.options) {}
+
+Connection::~Connection() { context_.connections.remove(this); }
+
+void Connection::start() {
+  waker_ = std::make_shared<ConnectionWaker>(context_.wake_list, weak_from_this());
+  boost::system::error_code ignored;
+  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  asio::dispatch(socket_.get_executor(), [self = shared_from_this()] {
+    self->arm_deadline();
+    self->read_more();
+  });
+}
+
+void Connection::on_wake() {
+  asio::dispatch(socket_.get_executor(), [self = shared_from_this()] { self->poll(false); });
+}
+
+void Connection::drain() {
+  asio::dispatch(socket_.get_executor(), [self = shared_from_this()] {
+    self->draining_ = true;
+    if (self->at_rest()) self->close();
+  });
+}
+
+void Connection::stop() {
+  asio::dispatch(socket_.get_executor(), [self = shared_from_this()] {
+    self->draining_ = true;
+    self->stopping_ = true;
+    if (self->phase_ != Phase::kAnswering) {
+      self->close();
+      return;
+    }
+    if (self->exchange_ != nullptr) {
+      self->exchange_->shut_down();
+      self->poll(false);
+    }
+  });
+}
+
+void Connection::read_more() {
+  if (read_pending_ || phase_ == Phase::kClosed) return;
+  // Enough for the next requests is here; until they are wanted, the client has to wait.
+  if (phase_ == Phase::kAnswering && input_.size() >= context_.options.max_pipelined_bytes) return;
+  read_pending_ = true;
+  const bool much = phase_ == Phase::kBody || phase_ == Phase::kLingering;
+  read_buffer_.resize(much ? kBodyReadBytes : kReadBytes);
+  socket_.async_read_some(
+      asio::buffer(read_buffer_),
+      [self = shared_from_this()](const boost::system::error_code& error, std::size_t n_bytes) {
+        self->on_read(error, n_bytes);
+      });
+}
+
+void Connection::on_read(const boost::system::error_code& error, std::size_t n_bytes) {
+  read_pending_ = false;
+  if (phase_ == Phase::kClosed) return;
+  if (error) {
+    on_gone();
+    return;
+  }
+  if (phase_ == Phase::kLingering) {
+    n_discarded_bytes_ += n_bytes;
+    if (n_discarded_bytes_ > kMaxDiscardedBytes) close();
+  } else {
+    asio::buffer_copy(input_.prepare(n_bytes), asio::buffer(read_buffer_, n_bytes));
+    input_.commit(n_bytes);
+    if (phase_ != Phase::kAnswering) advance();
+  }
+  read_more();
+}
+
+void Connection::on_gone() {
+  // A complete answer still goes out: the client may have closed only its own side.
+  if (phase_ == Phase::kAnswering && answer_complete_) {
+    keep_alive_ = false;
+    return;
+  }
+  if (exchange_ != nullptr) std::exchange(exchange_, nullptr)->abandon();
+  close();
+}
+
+// Goes on with the request that the input holds a part of.
+void Connection::advance() {
+  if (input_.size() == 0) return;
+  const Phase before = phase_;
+  const bool wanted_continue = reader_.wants_continue();
+  switch (reader_.feed(input_)) {
+    case RequestReader::Progress::kFailed:
+      keep_alive_ = false;
+      http_1_0_ = false;
+      phase_ = Phase::kAnswering;
+      send_whole(api::protocol_error(reader_.error_status(), reader_.error_message()));
+      return;
+    case RequestReader::Progress::kComplete: begin_answer(); return;
+    case RequestReader::Progress::kNeedMore: break;
+  }
+  phase_ = reader_.header_complete() ? Phase::kBody : Phase::kHeader;
+  if (reader_.wants_continue() && !wanted_continue) {
+    output_ += "HTTP/1.1 100 Continue\r\n\r\n";
+    write_more();
+  }
+  if (phase_ != before) arm_deadline();
+}
+
+void Connection::begin_answer() {
+  phase_ = Phase::kAnswering;
+  first_request_ = false;
+  answer_complete_ = false;
+  keep_alive_ = reader_.keep_alive() && !draining_;
+  http_1_0_ = reader_.is_http_1_0();
+  api::HttpRequest request = reader_.take();
+  arm_deadline();
+  if (!context_.service.is_heavy(request)) {
+    on_answer(answer_or_error(context_.service, request, waker_));
+    return;
+  }
+  auto job = std::make_unique<AnswerJob>(shared_from_this(), std::move(request));
+  if (Status status = context_.pool.submit(std::move(job)); !status) {
+    send_whole(api::error_response(status.error()));
+  }
+}
+
+void Connection::on_answer(api::Answer answer) {
+  if (phase_ != Phase::kAnswering) {  // the client went while the request was prepared
+    if (auto* exchange = std::get_if<std::shared_ptr<api::Exchange>>(&answer)) {
+      (*exchange)->abandon();
+    }
+    return;
+  }
+  if (auto* response = std::get_if<api::HttpResponse>(&answer)) {
+    send_whole(std::move(*response));
+    return;
+  }
+  exchange_ = std::move(std::get<std::shared_ptr<api::Exchange>>(answer));
+  if (stopping_) exchange_->shut_down();
+  poll(false);
+}
+
+void Connection::poll(bool idle) {
+  if (exchange_ == nullptr || write_pending_ || phase_ != Phase::kAnswering) return;
+  api::Output output = exchange_->poll(idle);
+  if (output.broken) {
+    exchange_ = nullptr;
+    // A reset tells the client that the answer is not complete.
+    boost::system::error_code ignored;
+    socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+    close();
+    return;
+  }
+  if (output.whole != nullptr) {
+    exchange_ = nullptr;
+    send_whole(std::move(*output.whole));
+    return;
+  }
+  if (output.head != nullptr) send_head(std::move(*output.head));
+  if (!output.bytes.empty()) {
+    if (chunked_) {
+      append_chunk(output_, output.bytes);
+    } else {
+      output_ += output.bytes;
+    }
+  }
+  if (output.end) {
+    exchange_ = nullptr;
+    if (chunked_) output_ += kLastChunk;
+    finish_answer();
+    return;
+  }
+  if (output_.empty()) {
+    if (idle) arm_deadline();
+  } else {
+    write_more();
+  }
+}
+
+void Connection::send_whole(api::HttpResponse response) {
+  keep_alive_ = keep_alive_ && !response.close && !draining_;
+  output_ += response_head(response, BodyFraming::kLength, keep_alive_);
+  output_ += response.body;
+  finish_answer();
+}
+
+void Connection::send_head(api::HttpResponse head) {
+  chunked_ = !http_1_0_;
+  keep_alive_ = keep_alive_ && chunked_ && !draining_;
+  output_ +=
+      response_head(head, chunked_ ? BodyFraming::kChunked : BodyFraming::kUntilClose, keep_alive_);
+}
+
+void Connection::finish_answer() {
+  answer_complete_ = true;
+  write_more();
+}
+
+void Connection::write_more() {
+  if (write_pending_ || phase_ == Phase::kClosed) return;
+  if (n_written_ == writing_.size()) {
+    writing_ = std::exchange(output_, {});
+    n_written_ = 0;
+  }
+  if (writing_.empty()) return;
+  write_pending_ = true;
+  arm_deadline();
+  const std::size_t n_bytes = std::min(writing_.size() - n_written_, kWriteBytes);
+  asio::async_write(
+      socket_, asio::buffer(writing_.data() + n_written_, n_bytes),
+      [self = shared_from_this(), n_bytes](const boost::system::error_code& error, std::size_t) {
+        self->n_written_ += n_bytes;
+        self->on_written(error);
+      });
+}
+
+void Connection::on_written(const boost::system::error_code& error) {
+  write_pending_ = false;
+  if (phase_ == Phase::kClosed) return;
+  if (error) {
+    if (exchange_ != nullptr) std::exchange(exchange_, nullptr)->abandon();
+    close();
+    return;
+  }
+  if (n_written_ < writing_.size() || !output_.empty()) {
+    write_more();
+    return;
+  }
+  writing_ = {};
+  n_written_ = 0;
+  if (phase_ != Phase::kAnswering) {  // after 100 Continue
+    arm_deadline();
+    return;
+  }
+  if (!answer_complete_) {
+    poll(false);
+    if (!write_pending_) arm_deadline();
+    return;
+  }
+  if (!keep_alive_ || draining_) {
+    linger();
+    return;
+  }
+  phase_ = Phase::kIdle;
+  arm_deadline();
+  advance();
+  read_more();
+}
+
+void Connection::arm_deadline() {
+  const HttpOptions& options = context_.options;
+  std::chrono::milliseconds timeout = options.idle_timeout;
+  switch (phase_) {
+    case Phase::kIdle: timeout = first_request_ ? options.header_timeout : timeout; break;
+    case Phase::kHeader: timeout = options.header_timeout; break;
+    case Phase::kBody: timeout = options.body_timeout; break;
+    case Phase::kAnswering:
+      timeout = write_pending_ ? options.write_timeout : options.ping_interval;
+      break;
+    case Phase::kLingering: timeout = kLingerTime; break;
+    case Phase::kClosed: return;
+  }
+  deadline_.expires_after(timeout);
+  deadline_.async_wait(
+      [self = weak_from_this(), round = ++deadline_round_](const boost::system::error_code& error) {
+        const auto connection = self.lock();
+        if (!error && connection != nullptr && connection->deadline_round_ == round) {
+          connection->on_deadline();
+        }
+      });
+}
+
+void Connection::on_deadline() {
+  if (phase_ == Phase::kAnswering && !write_pending_) {
+    if (exchange_ == nullptr) {
+      arm_deadline();  // still on the prepare pool
+    } else {
+      poll(true);
+    }
+    return;
+  }
+  if ((phase_ == Phase::kHeader || phase_ == Phase::kBody) && !write_pending_) {
+    keep_alive_ = false;
+    phase_ = Phase::kAnswering;
+    send_whole(api::protocol_error(408, "The request did not arrive in time."));
+    return;
+  }
+  if (exchange_ != nullptr) std::exchange(exchange_, nullptr)->abandon();
+  close();
+}
+
+// Closing at once would make the kernel reset the connection while the client still sends, and the
+// client might never see the answer. So first only our side is shut.
+void Connection::linger() {
+  boost::system::error_code ignored;
+  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  phase_ = Phase::kLingering;
+  input_.consume(input_.size());
+  arm_deadline();
+  read_more();
+}
+
+void Connection::close() {
+  if (phase_ == Phase::kClosed) return;
+  phase_ = Phase::kClosed;
+  ++deadline_round_;
+  deadline_.cancel();
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+}
+
+}  // namespace graft
