@@ -99,20 +99,45 @@ void look_up(const LoraWork& work, std::span<const LoraItem> items, float* t) {
   }
 }
 
+// A thread's part of a work in the shrink phase.
+struct ShrinkPart {
+  const LoraSite* site = nullptr;
+  const LoraWork* work = nullptr;
+  std::int64_t n_rank_blocks = 1;
+  Range units;
+  float* t = nullptr;  // of the work's first item
+};
+
+std::span<const LoraItem> item_block(const LoraWork& work, std::int64_t block) {
+  const auto first = static_cast<std::size_t>(block) * kTileRows;
+  return work.items.subspan(first, std::min<std::size_t>(kTileRows, work.items.size() - first));
+}
+
+const std::byte* first_read(const ShrinkPart& part) {
+  const ResidentTerm& term = *part.work->term;
+  const auto rank = static_cast<std::size_t>(part.units.begin % part.n_rank_blocks * kTileRanks);
+  const LoraItem& item = item_block(*part.work, part.units.begin / part.n_rank_blocks)[0];
+  return term.site.op == SiteOp::kGetRows
+             ? term.a + static_cast<std::size_t>(item.x_row) * term.row_bytes_a
+             : expert_a(term, item.expert) + rank * term.row_bytes_a;
+}
+
 // Ranks [ranks.begin, ranks.end) of up to kTileRows items; t belongs to the first of them.
-void shrink_items(const LoraSite& site, const LoraWork& work, std::span<const LoraItem> items,
-                  Range ranks, float* t) {
-  const ResidentTerm& term = *work.term;
+void shrink_items(const ShrinkPart& part, std::span<const LoraItem> items, Range ranks, float* t,
+                  const std::byte* next) {
+  const LoraSite& site = *part.site;
+  const ResidentTerm& term = *part.work->term;
+  const std::size_t skipped = static_cast<std::size_t>(ranks.begin) * term.row_bytes_a;
   while (!items.empty()) {
     const std::size_t n = expert_run(items);
     ShrinkTile tile;
     tile.a = {.type = term.type_a,
-              .bytes = expert_a(term, items[0].expert) +
-                       static_cast<std::size_t>(ranks.begin) * term.row_bytes_a,
+              .bytes = expert_a(term, items[0].expert) + skipped,
               .row_bytes = term.row_bytes_a,
               .n_rows = ranks.end - ranks.begin};
+    tile.next = n < items.size() ? expert_a(term, items[n].expert) + skipped : next;
     tile.n_in = term.n_in;
-    tile.scale = work.scale * term.scale;
+    tile.scale = part.work->scale * term.scale;
     tile.n_rows = static_cast<int>(n);
     for (std::size_t i = 0; i < n; ++i) {
       tile.x[i] = reinterpret_cast<const float*>(site.x + static_cast<std::size_t>(items[i].x_row) *
@@ -125,43 +150,63 @@ void shrink_items(const LoraSite& site, const LoraWork& work, std::span<const Lo
   }
 }
 
-void shrink_work(const LoraSite& site, const LoraWork& work, Range units,
-                 std::int64_t n_rank_blocks, float* t) {
-  const ResidentTerm& term = *work.term;
-  for (std::int64_t unit = units.begin; unit < units.end;) {
-    const std::int64_t block = unit / n_rank_blocks;
-    const std::int64_t next = std::min(units.end, (block + 1) * n_rank_blocks);
-    const auto first = static_cast<std::size_t>(block) * kTileRows;
-    const auto items =
-        work.items.subspan(first, std::min<std::size_t>(kTileRows, work.items.size() - first));
-    float* t_block = t + block * kTileRows * t_stride(term);
+// `next`: what this thread reads after the part.
+void shrink_part(const ShrinkPart& part, const std::byte* next) {
+  const ResidentTerm& term = *part.work->term;
+  const std::int64_t first_block = part.units.begin / part.n_rank_blocks;
+  for (std::int64_t unit = part.units.begin; unit < part.units.end;) {
+    const std::int64_t block = unit / part.n_rank_blocks;
+    const std::int64_t base = block * part.n_rank_blocks;
+    const std::int64_t end = std::min(part.units.end, base + part.n_rank_blocks);
+    const auto items = item_block(*part.work, block);
+    float* t_block = part.t + block * kTileRows * t_stride(term);
     if (term.site.op == SiteOp::kGetRows) {
-      look_up(work, items, t_block);
+      look_up(*part.work, items, t_block);
     } else {
-      const std::int64_t base = block * n_rank_blocks;
-      const Range ranks{(unit - base) * kTileRanks,
-                        std::min((next - base) * kTileRanks, term.rank)};
-      shrink_items(site, work, items, ranks, t_block);
+      const Range ranks{(unit - base) * kTileRanks, std::min((end - base) * kTileRanks, term.rank)};
+      const bool is_cached = block > first_block && term.n_experts == 1;
+      shrink_items(part, items, ranks, t_block, is_cached ? nullptr : next);
     }
-    unit = next;
+    unit = end;
   }
 }
 
-// Columns `columns` of the term, all items.
-void expand_chunk(const LoraSite& site, const LoraWork& work, Range columns, const float* t) {
-  const ResidentTerm& term = *work.term;
-  std::span<const LoraItem> items = work.items;
-  while (!items.empty()) {
+// A thread's part of a work in the expand phase.
+struct ExpandPart {
+  const LoraSite* site = nullptr;
+  const LoraWork* work = nullptr;
+  Range columns;             // of the term
+  const float* t = nullptr;  // of the work's first item
+};
+
+// About where a column stands in a row of B.
+std::size_t column_bytes(const ResidentTerm& term, std::int64_t column) {
+  return term.row_bytes_b * static_cast<std::size_t>(column) / static_cast<std::size_t>(term.n_out);
+}
+
+const std::byte* first_read(const ExpandPart& part) {
+  const ResidentTerm& term = *part.work->term;
+  return expert_b(term, part.work->items[0].expert) + column_bytes(term, part.columns.begin);
+}
+
+// Some columns of the part, all items.
+void expand_chunk(const ExpandPart& part, Range columns, const std::byte* next) {
+  const LoraSite& site = *part.site;
+  const ResidentTerm& term = *part.work->term;
+  const float* t = part.t;
+  std::span<const LoraItem> items = part.work->items;
+  for (bool is_cached = false; !items.empty(); is_cached = term.n_experts == 1) {
     const std::size_t n = expert_run(items.first(std::min<std::size_t>(kTileRows, items.size())));
     ExpandTile tile;
     tile.b = {.type = term.type_b,
               .bytes = expert_b(term, items[0].expert),
               .row_bytes = term.row_bytes_b,
               .n_rows = term.rank};
+    tile.next = is_cached ? nullptr : next;
     tile.j_begin = columns.begin;
     tile.j_end = columns.end;
     tile.bias = term.bias;
-    tile.bias_scale = work.scale * term.scale;
+    tile.bias_scale = part.work->scale * term.scale;
     tile.n_rows = static_cast<int>(n);
     for (std::size_t i = 0; i < n; ++i) {
       tile.t[i] = t;
@@ -172,6 +217,15 @@ void expand_chunk(const LoraSite& site, const LoraWork& work, Range columns, con
     }
     expand_tile(tile);
     items = items.subspan(n);
+  }
+}
+
+// `next`: what this thread reads after the part.
+void expand_part(const ExpandPart& part, const std::byte* next) {
+  const ResidentTerm& term = *part.work->term;
+  for (std::int64_t j = part.columns.begin; j < part.columns.end; j += kChunkColumns) {
+    const std::int64_t end = std::min(j + kChunkColumns, part.columns.end);
+    expand_chunk(part, {j, end}, end < part.columns.end ? term.b + column_bytes(term, end) : next);
   }
 }
 
@@ -197,13 +251,14 @@ struct ExpandUnits {
 };
 
 // `columns` of the site, of which the term may cover a part.
-void expand_work(const LoraSite& site, const LoraWork& work, Range columns, const float* t) {
+ExpandPart expand_part_of(const LoraSite& site, const LoraWork& work, Range columns,
+                          const float* t) {
   const ResidentTerm& term = *work.term;
-  const std::int64_t begin = std::max<std::int64_t>(columns.begin - term.out_offset, 0);
-  const std::int64_t end = std::min(columns.end - term.out_offset, term.n_out);
-  for (std::int64_t j = begin; j < end; j += kChunkColumns) {
-    expand_chunk(site, work, {j, std::min(j + kChunkColumns, end)}, t);
-  }
+  return {&site,
+          &work,
+          {std::max<std::int64_t>(columns.begin - term.out_offset, 0),
+           std::min(columns.end - term.out_offset, term.n_out)},
+          t};
 }
 
 }  // namespace
@@ -227,14 +282,20 @@ void lora_shrink(std::span<const LoraSite> sites, float* scratch, int ith, int n
     }
   }
   Shares shares(total_cost, ith, nth);
+  ShrinkPart part;  // found, but done when it is known what follows
   for (const LoraSite& site : sites) {
     for (const LoraWork& work : site.work) {
       const ShrinkUnits units(work);
-      const Range mine = shares.next(units.n_units, units.unit_cost);
-      shrink_work(site, work, mine, units.n_rank_blocks, scratch);
+      const ShrinkPart found{&site, &work, units.n_rank_blocks,
+                             shares.next(units.n_units, units.unit_cost), scratch};
       scratch += static_cast<std::int64_t>(work.items.size()) * t_stride(*work.term);
+      if (found.units.begin < found.units.end) {
+        if (part.work != nullptr) shrink_part(part, first_read(found));
+        part = found;
+      }
     }
   }
+  if (part.work != nullptr) shrink_part(part, part.work->term->b);
 }
 
 void lora_expand(std::span<const LoraSite> sites, const float* scratch, int ith, int nth) {
@@ -244,6 +305,7 @@ void lora_expand(std::span<const LoraSite> sites, const float* scratch, int ith,
     total_cost += units.n_units * units.unit_cost;
   }
   Shares shares(total_cost, ith, nth);
+  ExpandPart part;  // found, but done when it is known what follows
   for (const LoraSite& site : sites) {
     const ExpandUnits units(site);
     if (units.n_units == 0) {
@@ -253,10 +315,15 @@ void lora_expand(std::span<const LoraSite> sites, const float* scratch, int ith,
     const Range columns{units.first_column + mine.begin * kTileColumns,
                         units.first_column + mine.end * kTileColumns};
     for (const LoraWork& work : site.work) {
-      expand_work(site, work, columns, scratch);
+      const ExpandPart found = expand_part_of(site, work, columns, scratch);
       scratch += static_cast<std::int64_t>(work.items.size()) * t_stride(*work.term);
+      if (!work.items.empty() && found.columns.begin < found.columns.end) {
+        if (part.work != nullptr) expand_part(part, first_read(found));
+        part = found;
+      }
     }
   }
+  if (part.work != nullptr) expand_part(part, first_read(part));
 }
 
 void lora_apply(std::span<const LoraSite> sites, float* scratch, SpinBarrier& barrier, int ith,

@@ -1,5 +1,7 @@
 #include "grafting/kernels/lora_tiles.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 
 #include "modules/residency/row_codec.h"
@@ -27,6 +29,7 @@ constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
 // f32.
 struct F32Row {
   static constexpr ResidentType kType = ResidentType::kF32;
+  static constexpr std::int64_t kBlockBytes = 4 * kQ8BlockValues;
   static HWY_INLINE V load(const std::byte* row, std::int64_t i) {
     return hn::LoadU(D(), reinterpret_cast<const float*>(row) + i);
   }
@@ -35,6 +38,7 @@ struct F32Row {
 template <typename Half, ResidentType kHalfType>
 struct HalfRow {
   static constexpr ResidentType kType = kHalfType;
+  static constexpr std::int64_t kBlockBytes = 2 * kQ8BlockValues;
   static HWY_INLINE V load(const std::byte* row, std::int64_t i) {
     const hn::Rebind<Half, D> d_half;
     return hn::PromoteTo(D(), hn::LoadU(d_half, reinterpret_cast<const Half*>(row) + i));
@@ -45,6 +49,7 @@ using BF16Row = HalfRow<hwy::bfloat16_t, ResidentType::kBF16>;
 
 struct Q8Row {
   static constexpr ResidentType kType = ResidentType::kQ8_0;
+  static constexpr std::int64_t kBlockBytes = kQ8BlockBytes;
   static HWY_INLINE V load(const std::byte* row, std::int64_t i) {
     const std::byte* block = row + i / kQ8BlockValues * static_cast<std::int64_t>(kQ8BlockBytes);
     const auto* steps = reinterpret_cast<const std::int8_t*>(block + 2) + i % kQ8BlockValues;
@@ -59,6 +64,22 @@ struct Q8Row {
     return hn::Mul(values, scale);
   }
 };
+
+// Bytes of n values of a row.
+template <class Row>
+constexpr std::int64_t bytes_of(std::int64_t n_values) {
+  return n_values * Row::kBlockBytes / kQ8BlockValues;
+}
+
+// Factors come from memory in short pieces: rows of a few hundred bytes, one adapter after another.
+// The processor's own prefetching loses them at each seam, so the loops ask for them ahead.
+template <std::int64_t kBytes>
+HWY_INLINE void prefetch(const std::byte* from) {
+  constexpr std::int64_t kLineBytes = 64;
+  for (std::int64_t offset = 0; offset < kBytes; offset += kLineBytes) {
+    hwy::Prefetch(from + offset);
+  }
+}
 
 // The sums over all lanes of four vectors, stored at `to`. One fixed order of additions, for each
 // of the four alike.
@@ -116,8 +137,17 @@ HWY_NOINLINE void add_dot_tail(const ShrinkTile& tile, int r0, const std::byte* 
   }
 }
 
+// What this thread reads some blocks of rows after those at k0.
+HWY_INLINE const std::byte* rows_ahead(const ShrinkTile& tile, std::int64_t k0) {
+  constexpr std::int64_t kAheadRanks = 2 * kTileRanks;
+  const std::int64_t k = k0 + kAheadRanks;
+  const std::int64_t n_left = tile.a.n_rows - k;
+  return n_left > 0 ? tile.a.bytes + static_cast<std::size_t>(k) * tile.a.row_bytes
+                    : tile.next + static_cast<std::size_t>(-n_left) * tile.a.row_bytes;
+}
+
 // kTileRanks dot products with each of kR rows of x. One vector accumulates each of them.
-template <class Row, int kR>
+template <class Row, int kR, bool kPrefetch>
 HWY_INLINE void dots(const ShrinkTile& tile, int r0, std::int64_t k0) {
   const D d;
   const std::byte* a[kTileRanks];
@@ -132,8 +162,14 @@ HWY_INLINE void dots(const ShrinkTile& tile, int r0, std::int64_t k0) {
     x[r] = tile.x[static_cast<std::size_t>(r0 + r)];
     for (int k = 0; k < kTileRanks; ++k) acc[r][k] = hn::Zero(d);
   }
+  const std::byte* ahead = kPrefetch ? rows_ahead(tile, k0) : nullptr;
   std::int64_t i = 0;
   for (; i + kLanes <= tile.n_in; i += kLanes) {
+    if constexpr (kPrefetch) {
+      constexpr std::int64_t kStepBytes = bytes_of<Row>(kTileRanks * kLanes);
+      prefetch<kStepBytes>(ahead);
+      ahead += kStepBytes;
+    }
     V w[kTileRanks];
     for (int k = 0; k < kTileRanks; ++k) w[k] = Row::load(a[k], i);
     for (int r = 0; r < kR; ++r) {
@@ -149,16 +185,27 @@ HWY_INLINE void dots(const ShrinkTile& tile, int r0, std::int64_t k0) {
   }
 }
 
+// Row groups from r on.
+template <class Row, bool kPrefetch>
+HWY_INLINE int dots_of_group(const ShrinkTile& tile, int r, std::int64_t k0) {
+  const int n_left = tile.n_rows - r;
+  if (n_left >= 4) {
+    dots<Row, 4, kPrefetch>(tile, r, k0);
+    return 4;
+  }
+  if (n_left >= 2) {
+    dots<Row, 2, kPrefetch>(tile, r, k0);
+    return 2;
+  }
+  dots<Row, 1, kPrefetch>(tile, r, k0);
+  return 1;
+}
+
 template <class Row>
 HWY_INLINE void shrink_rows(const ShrinkTile& tile) {
   for (std::int64_t k0 = 0; k0 < tile.a.n_rows; k0 += kTileRanks) {
-    int r = 0;
-    for (; r + 4 <= tile.n_rows; r += 4) dots<Row, 4>(tile, r, k0);
-    if (r + 2 <= tile.n_rows) {
-      dots<Row, 2>(tile, r, k0);
-      r += 2;
-    }
-    if (r < tile.n_rows) dots<Row, 1>(tile, r, k0);
+    int r = tile.next != nullptr ? dots_of_group<Row, true>(tile, 0, k0) : 0;
+    while (r < tile.n_rows) r += dots_of_group<Row, false>(tile, r, k0);
   }
 }
 
@@ -171,8 +218,17 @@ void shrink(const ShrinkTile& tile) {
   }
 }
 
+// What this thread reads some columns after j, for k = 0.
+template <class Row>
+HWY_INLINE const std::byte* columns_ahead(const ExpandTile& tile, std::int64_t j) {
+  constexpr std::int64_t kAheadColumns = 256;
+  const std::int64_t n_left = tile.j_end - j - kAheadColumns;
+  return n_left > 0 ? tile.b.bytes + bytes_of<Row>(j + kAheadColumns)
+                    : tile.next + bytes_of<Row>(-n_left);
+}
+
 // kR rows by kC vectors of y, from column j on.
-template <class Row, int kR, int kC>
+template <class Row, int kR, int kC, bool kPrefetch>
 HWY_INLINE void add_outer(const ExpandTile& tile, int r0, std::int64_t j) {
   const D d;
   const float* t[kR];
@@ -184,7 +240,12 @@ HWY_INLINE void add_outer(const ExpandTile& tile, int r0, std::int64_t j) {
     for (int c = 0; c < kC; ++c) acc[r][c] = hn::LoadU(d, y[r] + c * kLanes);
   }
   const std::byte* b = tile.b.bytes;
+  const std::byte* ahead = kPrefetch ? columns_ahead<Row>(tile, j) : nullptr;
   for (std::int64_t k = 0; k < tile.b.n_rows; ++k, b += tile.b.row_bytes) {
+    if constexpr (kPrefetch) {
+      prefetch<bytes_of<Row>(kC * kLanes)>(ahead);
+      ahead += tile.b.row_bytes;
+    }
     V w[kC];
     for (int c = 0; c < kC; ++c) w[c] = Row::load(b, j + c * kLanes);
     for (int r = 0; r < kR; ++r) {
@@ -203,15 +264,25 @@ HWY_INLINE void add_outer(const ExpandTile& tile, int r0, std::int64_t j) {
   }
 }
 
+template <class Row, int kC, bool kPrefetch>
+HWY_INLINE int add_group(const ExpandTile& tile, int r, std::int64_t j) {
+  const int n_left = tile.n_rows - r;
+  if (n_left >= 4) {
+    add_outer<Row, 4, kC, kPrefetch>(tile, r, j);
+    return 4;
+  }
+  if (n_left >= 2) {
+    add_outer<Row, 2, kC, kPrefetch>(tile, r, j);
+    return 2;
+  }
+  add_outer<Row, 1, kC, kPrefetch>(tile, r, j);
+  return 1;
+}
+
 template <class Row, int kC>
 HWY_INLINE void add_columns(const ExpandTile& tile, std::int64_t j) {
-  int r = 0;
-  for (; r + 4 <= tile.n_rows; r += 4) add_outer<Row, 4, kC>(tile, r, j);
-  if (r + 2 <= tile.n_rows) {
-    add_outer<Row, 2, kC>(tile, r, j);
-    r += 2;
-  }
-  if (r < tile.n_rows) add_outer<Row, 1, kC>(tile, r, j);
+  int r = tile.next != nullptr ? add_group<Row, kC, true>(tile, 0, j) : 0;
+  while (r < tile.n_rows) r += add_group<Row, kC, false>(tile, r, j);
 }
 
 // Columns j .. j + n - 1, n < kLanes, through copies: the same vector operations per element.
