@@ -19,7 +19,7 @@ import time
 import urllib.error
 import urllib.request
 
-QUESTION = "What is the capital of France?"
+QUESTION = "What is the moon?"
 MAX_TOKENS = 64
 START_LIMIT_S = 120
 

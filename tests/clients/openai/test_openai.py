@@ -24,7 +24,7 @@ import xml.etree.ElementTree as ElementTree
 import openai
 
 START_LIMIT_S = 120
-QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+QUESTION = [{"role": "user", "content": "What is the capital of Japan?"}]
 
 
 class Server:
@@ -115,7 +115,7 @@ class Chat(ClientTest):
         answer = chat(self.client)
         self.assertEqual(answer.object, "chat.completion")
         self.assertEqual(answer.choices[0].message.role, "assistant")
-        self.assertIn("Paris", text_of(answer))
+        self.assertIn("Tokyo", text_of(answer))
         self.assertIn(answer.choices[0].finish_reason, ("stop", "length"))
         usage = answer.usage
         self.assertGreater(usage.prompt_tokens, 5)
@@ -149,9 +149,9 @@ class Chat(ClientTest):
 
     def test_stop_string_ends_the_answer_before_it(self):
         whole = text_of(chat(self.client))
-        self.assertIn("Paris", whole)
-        answer = chat(self.client, stop=["Paris"])
-        self.assertEqual(text_of(answer), whole[:whole.index("Paris")])
+        self.assertIn("Tokyo", whole)
+        answer = chat(self.client, stop=["Tokyo"])
+        self.assertEqual(text_of(answer), whole[:whole.index("Tokyo")])
         self.assertEqual(answer.choices[0].finish_reason, "stop")
 
     def test_same_seed_same_answer(self):
@@ -177,7 +177,7 @@ class Chat(ClientTest):
             stream = chat(self.client, stream=True, max_tokens=2000, extra_body={"ignore_eos": True})
             next(iter(stream))
             stream.close()
-        self.assertIn("Paris", text_of(chat(self.client)))
+        self.assertIn("Tokyo", text_of(chat(self.client)))
 
 
 class Completions(ClientTest):
@@ -267,7 +267,7 @@ class Concurrency(ClientTest):
         both = [{"name": SERVER.first, "scale": 0.5}, {"name": SERVER.second, "scale": 0.5}]
         choices = [{}, {"model": SERVER.first}, {"model": SERVER.second},
                    {"extra_body": {"modules": both}}]
-        questions = ["What is the capital of France?", "Name a colour.", "What does a dog do?"]
+        questions = ["What is 2+2?", "Name a colour.", "What does a dog do?"]
         return [dict(choice, messages=[{"role": "user", "content": question}])
                 for choice in choices for question in questions]
 
