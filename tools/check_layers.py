@@ -24,7 +24,7 @@ FENCES = [
     ("CLI11", r"CLI/", r"cli/|main\.cpp$"),
     ("spdlog", r"spdlog/|fmt/", r"base/"),
     ("OpenSSL", r"openssl/", r"base/|http/"),
-    ("Highway", r"hwy/", r"grafting/|modules/"),
+    ("Highway", r"hwy/", r"engine/|grafting/|modules/"),
     ("llama.cpp", r"(llama|ggml|gguf)[\w-]*\.h$", r"engine/|grafting/|text/|modules/formats/gguf"),
 ]
 PRIVATE_GGML = re.compile(r"ggml(-\w+)*-impl\.h$")

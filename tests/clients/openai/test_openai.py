@@ -10,7 +10,6 @@ adapters for the model. The server is started once for all tests, on a free port
 import argparse
 import asyncio
 import concurrent.futures
-import json
 import pathlib
 import signal
 import socket
@@ -209,21 +208,24 @@ class Completions(ClientTest):
 
 class Modules(ClientTest):
     def raw(self, **options):
-        """(answer, x-graft-modules header, graft object as text)."""
+        """(answer, x-graft-modules header, modules of the graft object as name -> scale)."""
         response = self.client.chat.completions.with_raw_response.create(
             model=options.pop("model", "base"), messages=QUESTION, max_tokens=24, temperature=0,
             **options)
         answer = response.parse()
-        graft = json.dumps((answer.model_extra or {}).get("graft"))
-        return answer, response.headers.get("x-graft-modules", ""), graft
+        modules = answer.model_extra["graft"]["modules"]
+        for module in modules:
+            self.assertRegex(module["version"], "^[0-9a-f]{64}$")
+        scales = {module["name"]: module["scale"] for module in modules}
+        return answer, response.headers.get("x-graft-modules", ""), scales
 
     def test_module_by_model_name_shapes_the_answer_and_is_named(self):
         base = text_of(chat(self.client))
         for name in (SERVER.first, SERVER.second):
-            answer, header, graft = self.raw(model=name)
+            answer, header, scales = self.raw(model=name)
             self.assertNotEqual(text_of(answer), base)
             self.assertIn(name, header)
-            self.assertIn(name, graft)
+            self.assertEqual(scales, {name: 1})
 
     def test_module_by_field_equals_module_by_model(self):
         by_model = text_of(chat(self.client, model=SERVER.first))
@@ -239,10 +241,11 @@ class Modules(ClientTest):
 
     def test_two_modules_with_weights_are_both_named(self):
         modules = [{"name": SERVER.first, "scale": 0.6}, {"name": SERVER.second, "scale": 0.7}]
-        answer, header, graft = self.raw(extra_body={"modules": modules})
-        for name in (SERVER.first, SERVER.second):
-            self.assertIn(name, header)
-            self.assertIn(name, graft)
+        answer, header, scales = self.raw(extra_body={"modules": modules})
+        self.assertEqual(list(scales), [SERVER.first, SERVER.second])
+        for module in modules:
+            self.assertIn(module["name"], header)
+            self.assertAlmostEqual(scales[module["name"]], module["scale"], places=5)
         self.assertNotIn(text_of(answer), (text_of(chat(self.client, model=SERVER.first)),
                                            text_of(chat(self.client, model=SERVER.second))))
 
@@ -257,9 +260,9 @@ class Modules(ClientTest):
         self.assertEqual(before.choices[0].logprobs, after.choices[0].logprobs)
 
     def test_base_answer_names_no_module(self):
-        _, header, _ = self.raw()
-        self.assertNotIn(SERVER.first, header)
-        self.assertNotIn(SERVER.second, header)
+        _, header, scales = self.raw()
+        self.assertEqual(header, "")
+        self.assertEqual(scales, {})
 
 
 class Concurrency(ClientTest):
