@@ -1,7 +1,9 @@
 #include "engine/sampling/candidates.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
+#include <functional>
 
 #include "base/check.h"
 #include "engine/sampling/logit_kernels.h"
@@ -11,37 +13,11 @@ namespace {
 
 // Above this, dividing by a small temperature could overflow. No model's logits come near it.
 constexpr float kLargestLogit = 1e30F;
+// The nucleus's border is narrowed to about this many tokens before they are sorted.
+constexpr std::size_t kBandTokens = 256;
 
 bool ranks_before(const llama_token_data& a, const llama_token_data& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
-}
-
-// Reorders weighted candidates so that those before the returned position are the smallest set of
-// highest rank whose weight reaches `target`: a selection by weight, linear on average.
-std::ptrdiff_t split_by_weight(std::vector<llama_token_data>& candidates, double target) {
-  auto low = candidates.begin();  // all before it belong to the set
-  auto high = candidates.end();   // all from here on do not, unless rounding leaves a gap
-  double weight = 0.0;            // of [begin, low)
-  while (high - low > 32) {
-    const auto middle = low + (high - low) / 2;
-    std::nth_element(low, middle, high, ranks_before);
-    double upper = 0.0;
-    for (auto it = low; it != middle; ++it) {
-      upper += static_cast<double>(it->p);
-    }
-    if (weight + upper >= target) {
-      high = middle;
-    } else {
-      weight += upper;
-      low = middle;
-    }
-  }
-  std::sort(low, high, ranks_before);
-  while (low != high && weight < target) {
-    weight += static_cast<double>(low->p);
-    ++low;
-  }
-  return low - candidates.begin();
 }
 
 }  // namespace
@@ -67,17 +43,17 @@ double LogitRow::log_sum_exp() const {
   return static_cast<double>(max_) + std::log(total_weight(1.0F));
 }
 
-void LogitRow::collect_at_least(float threshold) {
-  std::vector<llama_token_data>& candidates = scratch_->candidates;
-  candidates.clear();
-  for (std::size_t block = 0; block < scratch_->block_max.size(); ++block) {
-    if (scratch_->block_max[block] < threshold) {
+// Appends the tokens with low <= logit < high.
+void LogitRow::collect(float low, float high) {
+  const std::vector<float>& block_max = scratch_->block_max;
+  for (std::size_t block = 0; block < block_max.size(); ++block) {
+    if (block_max[block] < low) {
       continue;
     }
     const std::size_t end = std::min(logits_.size(), (block + 1) * kLogitBlock);
     for (std::size_t i = block * kLogitBlock; i < end; ++i) {
-      if (logits_[i] >= threshold) {
-        candidates.push_back({static_cast<TokenId>(i), logits_[i], 0.0F});
+      if (logits_[i] >= low && logits_[i] < high) {
+        scratch_->candidates.push_back({static_cast<TokenId>(i), logits_[i], 0.0F});
       }
     }
   }
@@ -94,8 +70,9 @@ void LogitRow::select_top(std::size_t k) {
     std::nth_element(ordered.begin(), kth, ordered.end(), std::greater<>());
     threshold = *kth;
   }
-  collect_at_least(threshold);
   std::vector<llama_token_data>& candidates = scratch_->candidates;
+  candidates.clear();
+  collect(threshold, INFINITY);
   const auto end = candidates.begin() + static_cast<std::ptrdiff_t>(k);
   if (end != candidates.end()) {
     std::nth_element(candidates.begin(), end, candidates.end(), ranks_before);
@@ -104,27 +81,66 @@ void LogitRow::select_top(std::size_t k) {
   std::sort(candidates.begin(), candidates.end(), ranks_before);
 }
 
-void LogitRow::select_nucleus(float p, float temperature) {
-  const double total = total_weight(temperature);
-  // Tokens of less weight than this, even if all were, weigh less than 1 - p together: they lie
-  // behind the nucleus. Half of it leaves room for rounding.
-  const double tail =
-      0.5 * (1.0 - static_cast<double>(p)) * total / static_cast<double>(logits_.size());
-  const double threshold =
-      static_cast<double>(max_) + static_cast<double>(temperature) * std::log(tail);
-  collect_at_least(std::min(max_, static_cast<float>(threshold)));
-  for (llama_token_data& candidate : scratch_->candidates) {
-    candidate.p = std::exp((candidate.logit - max_) / temperature);
+// Raises `low`, whose tokens weigh at least `target` together (or are all there are), and lowers
+// `high`, whose tokens weigh less, until few tokens lie between. Returns the new low.
+float LogitRow::cut_at_weight(double target, float low, float& high, double& weight_above) const {
+  std::size_t n_low = mass_at_least(logits_, scratch_->weights, low).n_tokens;
+  std::size_t n_high = 0;
+  while (n_low - n_high > kBandTokens) {
+    const float middle = low + (high - low) / 2.0F;
+    if (middle <= low || middle >= high) {
+      break;  // no float lies between: equal logits
+    }
+    const Mass mass = mass_at_least(logits_, scratch_->weights, middle);
+    if (mass.weight >= target) {
+      low = middle;
+      n_low = mass.n_tokens;
+    } else {
+      high = middle;
+      n_high = mass.n_tokens;
+      weight_above = mass.weight;
+    }
   }
-  const std::ptrdiff_t n = split_by_weight(scratch_->candidates, static_cast<double>(p) * total);
-  scratch_->candidates.resize(static_cast<std::size_t>(std::max<std::ptrdiff_t>(n, 1)));
+  return low;
 }
 
-void LogitRow::select_above(float min_p, float temperature) {
-  // A little lower than the exact bound, because the exact rule divides first.
-  const float reach = temperature * (std::log(min_p) - 1e-3F);
-  const float slack = 1e-5F * std::abs(max_);
-  collect_at_least(max_ + reach - slack);
+void LogitRow::select_nucleus(float top_p, float min_p, float temperature) {
+  std::vector<llama_token_data>& candidates = scratch_->candidates;
+  candidates.clear();
+  const auto likely = static_cast<double>(max_) +
+                      static_cast<double>(temperature) * std::log(static_cast<double>(min_p));
+  const auto floor = std::min(max_, std::max(static_cast<float>(likely), -FLT_MAX));
+  scratch_->weights.resize(logits_.size());
+  const double total =
+      sum_exp(logits_, max_, 1.0F / temperature, scratch_->block_sum, scratch_->weights);
+  if (top_p >= 1.0F) {
+    collect(floor, INFINITY);
+  } else {
+    const double target = static_cast<double>(top_p) * total;
+    // Tokens of less weight than this, even if all were, weigh less than 1 - top_p together: they
+    // lie behind the nucleus. Half of it leaves room for rounding.
+    const double tail = 0.5 * (total - target) / static_cast<double>(logits_.size());
+    const double behind =
+        static_cast<double>(max_) + static_cast<double>(temperature) * std::log(tail);
+    float high = std::nextafter(max_, INFINITY);
+    double weight = 0.0;
+    const float low = cut_at_weight(
+        target, std::min(max_, std::max(static_cast<float>(behind), -FLT_MAX)), high, weight);
+    collect(high, INFINITY);
+    const auto n_sure = static_cast<std::ptrdiff_t>(candidates.size());
+    collect(low, high);
+    std::sort(candidates.begin() + n_sure, candidates.end(), ranks_before);
+    auto end = candidates.begin() + n_sure;
+    while (end != candidates.end() && weight < target) {
+      weight += static_cast<double>(scratch_->weights[static_cast<std::size_t>(end->id)]);
+      ++end;
+    }
+    candidates.erase(end, candidates.end());
+    std::erase_if(candidates, [&](const llama_token_data& c) { return c.logit < floor; });
+  }
+  for (llama_token_data& candidate : candidates) {
+    candidate.p = scratch_->weights[static_cast<std::size_t>(candidate.id)];
+  }
 }
 
 TokenId LogitRow::draw(double uniform, float temperature) const {
@@ -151,6 +167,26 @@ TokenId LogitRow::draw(double uniform, float temperature) const {
     if (weight > 0.0F) {
       drawn = static_cast<TokenId>(i);
       cumulated += static_cast<double>(weight);
+      if (cumulated > target) {
+        break;
+      }
+    }
+  }
+  return drawn;
+}
+
+TokenId draw_weighted(std::span<const llama_token_data> candidates, double uniform) {
+  double total = 0.0;
+  for (const llama_token_data& candidate : candidates) {
+    total += static_cast<double>(candidate.p);
+  }
+  const double target = uniform * total;
+  TokenId drawn = candidates.front().id;
+  double cumulated = 0.0;
+  for (const llama_token_data& candidate : candidates) {
+    if (candidate.p > 0.0F) {
+      drawn = candidate.id;
+      cumulated += static_cast<double>(candidate.p);
       if (cumulated > target) {
         break;
       }

@@ -125,7 +125,7 @@ TEST(LogitRowTest, NucleusEqualsLlamas) {
     const float temperature = std::vector<float>{0.2F, 0.7F, 1.0F, 1.5F}[seed % 4];
     auto row = LogitRow::open(logits, scratch);
     ASSERT_TRUE(row);
-    row->select_nucleus(p, temperature);
+    row->select_nucleus(p, 0.0F, temperature);
     const Ids ids = ids_of(scratch);
     const std::set<TokenId> ours(ids.begin(), ids.end());
     ASSERT_EQ(ours.size(), ids.size());
@@ -163,7 +163,7 @@ TEST(LogitRowTest, NucleusEqualsLlamas) {
   EXPECT_GE(n_equal * 10, n_cases * 9) << n_equal << " of " << n_cases;
 }
 
-TEST(LogitRowTest, SelectAboveContainsAllThatMinPKeeps) {
+TEST(LogitRowTest, MinPKeepsTheLikely) {
   CandidateScratch scratch;
   for (unsigned seed = 0; seed < 60; ++seed) {
     const std::vector<float> logits = random_logits(5000, seed);
@@ -171,7 +171,7 @@ TEST(LogitRowTest, SelectAboveContainsAllThatMinPKeeps) {
     const float temperature = 0.3F + 0.2F * static_cast<float>(seed % 7);
     auto row = LogitRow::open(logits, scratch);
     ASSERT_TRUE(row);
-    row->select_above(min_p, temperature);
+    row->select_nucleus(1.0F, min_p, temperature);
     const Ids ids = ids_of(scratch);
     const std::set<TokenId> kept(ids.begin(), ids.end());
     for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -179,13 +179,45 @@ TEST(LogitRowTest, SelectAboveContainsAllThatMinPKeeps) {
           std::exp((static_cast<double>(logits[i]) - static_cast<double>(row->max())) /
                    static_cast<double>(temperature));
       const bool inside = kept.contains(static_cast<TokenId>(i));
-      if (ratio >= static_cast<double>(min_p)) {
+      if (ratio >= 1.0001 * static_cast<double>(min_p) || ratio == 1.0) {
         ASSERT_TRUE(inside);
-      } else if (ratio < 0.99 * static_cast<double>(min_p)) {
+      } else if (ratio < 0.9999 * static_cast<double>(min_p)) {
         ASSERT_FALSE(inside);
       }
     }
   }
+}
+
+TEST(LogitRowTest, NucleusOfEqualLogitsTakesTheLowestIds) {
+  CandidateScratch scratch;
+  const std::vector<float> logits(10000, 1.5F);
+  auto row = LogitRow::open(logits, scratch);
+  ASSERT_TRUE(row);
+  row->select_nucleus(0.25F, 0.0F, 1.0F);
+  ASSERT_EQ(scratch.candidates.size(), 2500U);
+  for (const llama_token_data& candidate : scratch.candidates) {
+    EXPECT_LT(candidate.id, 2500);
+    EXPECT_EQ(candidate.p, 1.0F);
+  }
+}
+
+TEST(LogitRowTest, NucleusAndMinPTogether) {
+  CandidateScratch scratch;
+  std::vector<float> logits(1000, -40.0F);
+  for (std::size_t i = 0; i < 10; ++i) {
+    logits[i * 100] = std::log(static_cast<float>(i + 1) / 55.0F);
+  }
+  auto row = LogitRow::open(logits, scratch);
+  ASSERT_TRUE(row);
+  // 10/55 + 9/55 + 8/55 + 7/55 = 0.62; only 10 and 9 are at least 0.85 of the largest.
+  row->select_nucleus(0.6F, 0.85F, 1.0F);
+  Ids ids = ids_of(scratch);
+  std::sort(ids.begin(), ids.end());
+  EXPECT_EQ(ids, (Ids{800, 900}));
+  row->select_nucleus(0.6F, 0.0F, 1.0F);
+  EXPECT_EQ(scratch.candidates.size(), 4U);
+  EXPECT_EQ(draw_weighted(scratch.candidates, 0.0), scratch.candidates.front().id);
+  EXPECT_EQ(draw_weighted(scratch.candidates, 0.9999999), scratch.candidates.back().id);
 }
 
 TEST(LogitRowTest, DrawWalksTheCumulatedProbability) {

@@ -63,8 +63,9 @@ TokenId FirstIndexOf(const float* logits, std::size_t n, float max) {
   return static_cast<TokenId>(i);
 }
 
+// `weights` may be null.
 double SumExp(const float* logits, std::size_t n, float max, float inverse_temperature,
-              float* block_sum) {
+              float* block_sum, float* weights) {
   const FloatTag d;
   const auto shift = hn::Set(d, max);
   const auto scale = hn::Set(d, inverse_temperature);
@@ -78,15 +79,46 @@ double SumExp(const float* logits, std::size_t n, float max, float inverse_tempe
       block = padded;
     }
     auto sum = hn::Zero(d);
+    float* out = block == padded || weights == nullptr ? padded : weights + begin;
     for (std::size_t i = 0; i < kLogitBlock; i += hn::Lanes(d)) {
       const auto x = hn::LoadU(d, block + i);
-      sum = hn::Add(sum, hn::Exp(d, hn::Mul(hn::Sub(x, shift), scale)));
+      const auto weight = hn::Exp(d, hn::Mul(hn::Sub(x, shift), scale));
+      hn::StoreU(weight, d, out + i);
+      sum = hn::Add(sum, weight);
+    }
+    if (block == padded && weights != nullptr) {
+      std::copy_n(padded, n - begin, weights + begin);
     }
     const float weight = hn::GetLane(hn::SumOfLanes(d, sum));
     block_sum[begin / kLogitBlock] = weight;
     total += static_cast<double>(weight);
   }
   return total;
+}
+
+Mass MassAtLeast(const float* logits, const float* weights, std::size_t n, float threshold) {
+  const FloatTag d;
+  const auto bound = hn::Set(d, threshold);
+  Mass mass;
+  std::size_t begin = 0;
+  for (; begin + kLogitBlock <= n; begin += kLogitBlock) {
+    auto weight = hn::Zero(d);
+    auto count = hn::Zero(d);
+    for (std::size_t i = begin; i < begin + kLogitBlock; i += hn::Lanes(d)) {
+      const auto inside = hn::Ge(hn::LoadU(d, logits + i), bound);
+      weight = hn::Add(weight, hn::IfThenElseZero(inside, hn::LoadU(d, weights + i)));
+      count = hn::Add(count, hn::IfThenElseZero(inside, hn::Set(d, 1.0F)));
+    }
+    mass.weight += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, weight)));
+    mass.n_tokens += static_cast<std::size_t>(hn::GetLane(hn::SumOfLanes(d, count)));
+  }
+  for (; begin < n; ++begin) {
+    if (logits[begin] >= threshold) {
+      mass.weight += static_cast<double>(weights[begin]);
+      ++mass.n_tokens;
+    }
+  }
+  return mass;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -99,6 +131,7 @@ namespace graft {
 HWY_EXPORT(BlockMaxima);
 HWY_EXPORT(FirstIndexOf);
 HWY_EXPORT(SumExp);
+HWY_EXPORT(MassAtLeast);
 
 LogitRange block_maxima(std::span<const float> logits, std::span<float> block_max) {
   return HWY_DYNAMIC_DISPATCH(BlockMaxima)(logits.data(), logits.size(), block_max.data());
@@ -109,9 +142,13 @@ TokenId first_index_of(std::span<const float> logits, float max) {
 }
 
 double sum_exp(std::span<const float> logits, float max, float inverse_temperature,
-               std::span<float> block_sum) {
+               std::span<float> block_sum, std::span<float> weights) {
   return HWY_DYNAMIC_DISPATCH(SumExp)(logits.data(), logits.size(), max, inverse_temperature,
-                                      block_sum.data());
+                                      block_sum.data(), weights.empty() ? nullptr : weights.data());
+}
+
+Mass mass_at_least(std::span<const float> logits, std::span<const float> weights, float threshold) {
+  return HWY_DYNAMIC_DISPATCH(MassAtLeast)(logits.data(), weights.data(), logits.size(), threshold);
 }
 
 }  // namespace graft

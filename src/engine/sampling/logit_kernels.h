@@ -30,9 +30,18 @@ LogitRange block_maxima(std::span<const float> logits, std::span<float> block_ma
 TokenId first_index_of(std::span<const float> logits, float max);
 
 // The sum of exp((logit - max) * inverse_temperature); -inf counts as 0. block_sum receives each
-// block's part. Requires: max is the largest logit and finite; block_sum has n_logit_blocks()
-// elements.
+// block's part and `weights`, unless it is empty, each logit's. Requires: max is the largest logit
+// and finite; block_sum has n_logit_blocks() elements, weights as many as logits or none.
 double sum_exp(std::span<const float> logits, float max, float inverse_temperature,
-               std::span<float> block_sum);
+               std::span<float> block_sum, std::span<float> weights = {});
+
+struct Mass {
+  double weight = 0.0;
+  std::size_t n_tokens = 0;
+};
+
+// What the logits of at least `threshold` weigh together, and how many they are.
+// Requires: weights as sum_exp() wrote them, threshold > -inf.
+Mass mass_at_least(std::span<const float> logits, std::span<const float> weights, float threshold);
 
 }  // namespace graft

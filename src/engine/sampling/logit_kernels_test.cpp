@@ -74,7 +74,25 @@ TEST(LogitKernelsTest, SumExpAgreesWithDoubles) {
                              static_cast<double>(temperature));
       }
       std::vector<float> sums(n_logit_blocks(n));
-      const double sum = sum_exp(logits, max, 1.0F / temperature, sums);
+      std::vector<float> weights(n);
+      const double sum = sum_exp(logits, max, 1.0F / temperature, sums, weights);
+      EXPECT_EQ(sum_exp(logits, max, 1.0F / temperature, sums), sum);
+      for (std::size_t i = 0; i < n; ++i) {
+        const double exact = std::exp((static_cast<double>(logits[i]) - static_cast<double>(max)) /
+                                      static_cast<double>(temperature));
+        ASSERT_NEAR(weights[i], exact, 1e-30 + 2e-5 * exact);
+      }
+      const float threshold = n > 4 ? logits[n / 3] : max;
+      Mass mass;
+      for (std::size_t i = 0; i < n; ++i) {
+        if (logits[i] >= threshold) {
+          mass.weight += static_cast<double>(weights[i]);
+          ++mass.n_tokens;
+        }
+      }
+      const Mass found = mass_at_least(logits, weights, threshold);
+      EXPECT_EQ(found.n_tokens, mass.n_tokens);
+      EXPECT_NEAR(found.weight / mass.weight, 1.0, 3e-6);
       EXPECT_NEAR(sum / expected, 1.0, 3e-6) << n << " " << temperature;
       double blocks = 0.0;
       for (const float block : sums) {

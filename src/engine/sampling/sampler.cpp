@@ -106,14 +106,12 @@ Status Sampler::add_rules() {
   }
   const std::uint32_t seed = params_.seed ? *params_.seed : std::random_device{}();
   random_.seed(seed);
-  const bool selects = params_.top_k > 0 || params_.top_p < 1.0F || params_.min_p > 0.0F;
-  if (!selects) {
-    return {};
+  if (params_.top_k == 0) {
+    return {};  // choose() draws itself
   }
   rules_.reset(llama_sampler_chain_init(llama_sampler_chain_default_params()));
   bool added = rules_ != nullptr && add_rule(llama_sampler_init_temp(params_.temperature));
-  // Without top_k the nucleus is already found when the rules run.
-  if (params_.top_k > 0 && params_.top_p < 1.0F) {
+  if (params_.top_p < 1.0F) {
     added = added && add_rule(llama_sampler_init_top_p(params_.top_p, 1));
   }
   if (params_.min_p > 0.0F) {
@@ -185,22 +183,24 @@ Result<TokenId> Sampler::choose(std::span<const float> logits, CandidateScratch&
   if (is_greedy()) {
     return row->argmax();
   }
-  if (rules_ == nullptr) {
-    // 53 random bits, the same on every platform.
-    const double uniform = static_cast<double>(random_() >> 11) * 0x1.0p-53;
-    return row->draw(uniform, params_.temperature);
-  }
   if (params_.top_k > 0) {
     row->select_top(static_cast<std::size_t>(params_.top_k));
-  } else if (params_.top_p < 1.0F) {
-    row->select_nucleus(params_.top_p, params_.temperature);
-  } else {
-    row->select_above(params_.min_p, params_.temperature);
+    return draw_by_rules(scratch);
   }
+  // 53 random bits, the same on every platform.
+  const double uniform = static_cast<double>(random_() >> 11) * 0x1.0p-53;
+  if (params_.top_p >= 1.0F && params_.min_p == 0.0F) {
+    return row->draw(uniform, params_.temperature);
+  }
+  row->select_nucleus(params_.top_p, params_.min_p, params_.temperature);
+  return draw_weighted(scratch.candidates, uniform);
+}
+
+Result<TokenId> Sampler::draw_by_rules(CandidateScratch& scratch) {
   llama_token_data_array candidates{.data = scratch.candidates.data(),
                                     .size = scratch.candidates.size(),
                                     .selected = -1,
-                                    .sorted = params_.top_k > 0};
+                                    .sorted = true};
   try {
     llama_sampler_apply(rules_.get(), &candidates);
   } catch (const std::exception& e) {

@@ -81,6 +81,7 @@ class Sampler {
   std::span<const float> adjust(std::span<const float> logits, std::span<const TokenId> suppressed,
                                 CandidateScratch& scratch) const;
   Result<TokenId> choose(std::span<const float> logits, CandidateScratch& scratch);
+  Result<TokenId> draw_by_rules(CandidateScratch& scratch);
   Status add_logprobs(std::span<const float> logits, CandidateScratch& scratch,
                       SampledToken& sampled) const;
   bool is_greedy() const;
@@ -88,8 +89,8 @@ class Sampler {
   SamplingParams params_;
   std::int32_t n_vocab_;
   PenaltyWindow penalties_;
-  std::mt19937_64 random_;  // for draws from the whole vocabulary
-  // Temperature, rest of the truncation and draw for a selection of candidates; null when unused.
+  std::mt19937_64 random_;  // used without top_k
+  // llama.cpp's temperature, top_p, min_p and draw, for the top_k candidates; null without top_k.
   std::unique_ptr<llama_sampler, SamplerFree> rules_;
 };
 
