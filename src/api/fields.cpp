@@ -84,7 +84,7 @@ constexpr Field kFields[] = {
     {"guided_regex", kBoth, kAny, kNeutralOnly},
     {"guided_choice", kBoth, kAny, kNeutralOnly},
     {"guided_grammar", kBoth, kAny, kNeutralOnly},
-    {"continue_final_message", kChat, kBool, kNeutralOnly},
+    {"continue_final_message", kChat, kBool, kHonoured},
     {"chat_template", kChat, kString, kNeutralOnly},
     {"chat_template_kwargs", kChat, kObject, kNeutralOnly},
     {"documents", kChat, kArray, kNeutralOnly},

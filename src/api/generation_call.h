@@ -26,6 +26,7 @@ struct ModelFacts {
 struct ChatPrompt {
   std::string messages_json;  // JSON array: role, content (string or text parts), perhaps name
   bool add_generation_prompt = true;
+  bool continue_final_message = false;  // the last message is the beginning of the answer
 };
 
 // A text to be tokenised, or token ids inside the vocabulary.

@@ -100,6 +100,9 @@ Result<ChatPrompt> read_messages(const Json& body) {
   if (const Json* value = find_field(body, "add_generation_prompt")) {
     prompt.add_generation_prompt = value->get<bool>();
   }
+  if (const Json* value = find_field(body, "continue_final_message")) {
+    prompt.continue_final_message = value->get<bool>();
+  }
   return prompt;
 }
 

@@ -150,6 +150,7 @@ void Connection::advance() {
   switch (reader_.feed(input_)) {
     case RequestReader::Progress::kFailed:
       keep_alive_ = false;
+      request_unread_ = true;
       http_1_0_ = false;
       phase_ = Phase::kAnswering;
       send_whole(api::protocol_error(reader_.error_status(), reader_.error_message()));
@@ -340,6 +341,7 @@ void Connection::on_deadline() {
   }
   if ((phase_ == Phase::kHeader || phase_ == Phase::kBody) && !write_pending_) {
     keep_alive_ = false;
+    request_unread_ = true;
     phase_ = Phase::kAnswering;
     send_whole(api::protocol_error(408, "The request did not arrive in time."));
     return;
@@ -348,11 +350,16 @@ void Connection::on_deadline() {
   close();
 }
 
-// Closing at once would make the kernel reset the connection while the client still sends, and the
-// client might never see the answer. So first only our side is shut.
+// While the client may still be sending, closing at once would make the kernel reset the
+// connection, and the client might never see the answer. Then only our side is shut, and the rest
+// discarded.
 void Connection::linger() {
   boost::system::error_code ignored;
   socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  if (stopping_ || (!request_unread_ && input_.size() == 0)) {
+    close();
+    return;
+  }
   phase_ = Phase::kLingering;
   input_.consume(input_.size());
   arm_deadline();

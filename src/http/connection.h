@@ -100,6 +100,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool http_1_0_ = false;
   bool chunked_ = false;          // the streamed body is in chunks, else until close
   bool answer_complete_ = false;  // all of it is in output_ or on its way
+  bool request_unread_ = false;   // it was answered before its end
   bool draining_ = false;
   bool stopping_ = false;
 

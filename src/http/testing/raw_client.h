@@ -100,6 +100,10 @@ class RawClient {
     for (char& c : response.head) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
     pending_.erase(0, end + 4);
     response.status = std::atoi(response.head.substr(9, 3).c_str());
+    if (response.status < 200) {  // 100 Continue has no body
+      response.complete = true;
+      return response;
+    }
     if (response.head.find("\r\ntransfer-encoding: chunked\r\n") != std::string::npos) {
       response.complete = read_chunks(response.body);
       return response;

@@ -1,0 +1,31 @@
+// TextPromptBuilder: the PromptBuilder of a loaded model, over its vocabulary and chat template.
+// Borrows both; any thread, several at once.
+#pragma once
+
+#include "api/prompt_builder.h"
+#include "text/chat_template.h"
+#include "text/vocabulary.h"
+
+namespace graft::api {
+
+class TextPromptBuilder : public PromptBuilder {
+ public:
+  // `chat_template` is null for a model without one. `allow_special_in_input`: control tokens
+  // written in a chat message are control tokens.
+  TextPromptBuilder(const Vocabulary& vocabulary, const ChatTemplate* chat_template,
+                    bool allow_special_in_input)
+      : vocabulary_(vocabulary),
+        chat_template_(chat_template),
+        allow_special_in_input_(allow_special_in_input) {}
+
+  Result<std::vector<TokenId>> from_messages(const ChatPrompt& prompt) const override;
+  // A completion's prompt is the client's own: control tokens in it count.
+  Result<std::vector<TokenId>> from_text(const std::string& text) const override;
+
+ private:
+  const Vocabulary& vocabulary_;
+  const ChatTemplate* const chat_template_;
+  const bool allow_special_in_input_;
+};
+
+}  // namespace graft::api
