@@ -36,7 +36,6 @@ llama_context_params context_params(const EngineOptions& options) {
   params.n_threads_batch = options.n_threads;
   // AUTO would turn it off behind the grafting device.
   params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
-  params.pooling_type = LLAMA_POOLING_TYPE_NONE;
   params.type_k = to_ggml_type(options.kv_type);
   params.type_v = to_ggml_type(options.kv_type);
   params.kv_unified = true;

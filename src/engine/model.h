@@ -17,9 +17,9 @@ struct llama_model;
 namespace graft {
 
 struct ModelOptions {
-  std::string path;  // a GGUF file, or any part of a split one
+  std::string path = {};  // a GGUF file, or any part of a split one
   // Called while the weights load, with 0..1, on the loading thread; false gives up.
-  std::function<bool(float)> on_progress;
+  std::function<bool(float)> on_progress = {};
   bool use_mmap = true;
   bool use_extra_buffers = true;  // repacked weights
 };

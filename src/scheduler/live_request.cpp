@@ -24,6 +24,7 @@ Result<std::unique_ptr<LiveRequest>> LiveRequest::create(Submission submission,
   std::unique_ptr<LiveRequest> request(
       new LiveRequest(std::move(submission), vocabulary, max_tokens, std::move(decoder)));
   GRAFT_RETURN_IF_ERROR(request->check());
+  request->plan_attachments();
   GRAFT_ASSIGN_OR_RETURN(request->sampler_,
                          Sampler::create(request->submission_.request.sampling, vocabulary.size()));
   // Penalties look back over the prompt too, as llama.cpp's programs do.
@@ -36,8 +37,6 @@ LiveRequest::LiveRequest(Submission submission, const Vocabulary& vocabulary,
     : submission_(std::move(submission)),
       vocabulary_(vocabulary),
       max_tokens_(max_tokens),
-      fingerprint_(submission_.attachments.empty() ? ""
-                                                   : graft::fingerprint(submission_.attachments)),
       decoder_(std::move(decoder)),
       tokens_(submission_.request.prompt),
       submitted_at_(Clock::now()) {
@@ -63,13 +62,28 @@ Status LiveRequest::check() const {
     return invalid_argument("a stop token is not in the vocabulary", "stop_token_ids");
   }
   for (const Attachment& attachment : submission_.attachments.attachments) {
-    if (attachment.module == nullptr || !std::isfinite(attachment.scale) ||
-        attachment.start_position < 0) {
+    if (attachment.module == nullptr || attachment.module->resident == nullptr ||
+        !std::isfinite(attachment.scale) || attachment.start_position < 0) {
       return invalid_argument("a module's scale or start position is out of range", "modules");
     }
   }
   if (submission_.sink == nullptr) return invalid_argument("nobody receives the answer");
   return {};
+}
+
+void LiveRequest::plan_attachments() {
+  const auto add_to_key = [&](const auto& value) {
+    attachment_key_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  for (const Attachment& attachment : submission_.attachments.attachments) {
+    const PlannedAttachment planned = {.adapter = attachment.module->resident.get(),
+                                       .scale = attachment.scale,
+                                       .start_position = attachment.start_position};
+    add_to_key(planned.adapter);
+    add_to_key(planned.scale);
+    add_to_key(planned.start_position);
+    attachment_set_.push_back(planned);
+  }
 }
 
 void LiveRequest::start(std::int32_t sequence) {

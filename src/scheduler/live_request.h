@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "core/event.h"
 #include "engine/sampling/sampler.h"
+#include "grafting/step_plan.h"
 #include "scheduler/generation_service.h"
 #include "text/stream_decoder.h"
 #include "text/vocabulary.h"
@@ -37,8 +38,10 @@ class LiveRequest {
 
   RequestId id() const { return submission_.request.id; }
   const AttachmentSet& attachments() const { return submission_.attachments; }
-  // Identity of the attachments; "" for the base alone.
-  const std::string& fingerprint() const { return fingerprint_; }
+  // The attachments as a step plan has them. Two requests may share a set if and only if their
+  // keys are equal: the same resident adapters, scales and start positions in the same order.
+  const std::vector<PlannedAttachment>& attachment_set() const { return attachment_set_; }
+  const std::string& attachment_key() const { return attachment_key_; }
 
   // Prompt and generated tokens; the first n_cached() are in the KV memory.
   std::span<const TokenId> tokens() const { return tokens_; }
@@ -71,6 +74,7 @@ class LiveRequest {
  private:
   LiveRequest(Submission submission, const Vocabulary& vocabulary, std::int32_t max_tokens,
               StreamDecoder decoder);
+  void plan_attachments();
   Status check() const;
   bool ends_generation(TokenId token) const;
   std::span<const TokenId> suppressed_tokens() const;
@@ -80,7 +84,8 @@ class LiveRequest {
   Submission submission_;
   const Vocabulary& vocabulary_;
   std::int32_t max_tokens_;
-  std::string fingerprint_;
+  std::vector<PlannedAttachment> attachment_set_;
+  std::string attachment_key_;
   std::unique_ptr<Sampler> sampler_;
   StreamDecoder decoder_;
   std::vector<TokenId> ending_tokens_;  // of the model, then of the request

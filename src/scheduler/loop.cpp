@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "scheduler/isolate.h"
 
 namespace graft {
 
@@ -40,6 +41,7 @@ Loop::Loop(Engine& engine, const LoopOptions& options)
       // step; a cancellation that finds no room is repeated by the sink's refusal.
       inbox_(2 * static_cast<std::size_t>(options.max_waiting + engine.max_sequences()) + 64),
       engine_(engine),
+      grafter_(engine.grafter()),
       vocabulary_(engine.model().vocabulary()),
       max_sequence_tokens_(engine.max_sequence_tokens()),
       pace_(options.max_gap_factor),
@@ -51,21 +53,27 @@ Loop::Loop(Engine& engine, const LoopOptions& options)
 Loop::~Loop() { stop(std::chrono::milliseconds(0)); }
 
 Status Loop::submit(Submission submission) {
-  if (draining_) return shutting_down();
-  auto request = LiveRequest::create(std::move(submission), vocabulary_, max_sequence_tokens_);
-  Status status;
-  if (!request) {
-    status = std::move(request).error();
-  } else if (n_waiting_.fetch_add(1) >= options_.max_waiting) {
-    status = Error{ErrorCode::kResourceExhausted,
-                   "the queue is full (" + std::to_string(options_.max_waiting) + " requests)",
-                   {}};
-    --n_waiting_;
-  } else if (status = inbox_.push(std::move(*request)); !status) {
-    --n_waiting_;
-  }
+  const Status status = enqueue(std::move(submission));
   ServingCounters::add(status ? counters_.n_submitted : counters_.n_rejected);
   return status;
+}
+
+Status Loop::enqueue(Submission submission) {
+  if (draining_) return shutting_down();
+  GRAFT_ASSIGN_OR_RETURN(
+      auto request, LiveRequest::create(std::move(submission), vocabulary_, max_sequence_tokens_));
+  for (const Attachment& attachment : request->attachments().attachments) {
+    GRAFT_RETURN_IF_ERROR(grafter_.check_attachable(*attachment.module->resident));
+  }
+  if (n_waiting_.fetch_add(1) >= options_.max_waiting) {
+    --n_waiting_;
+    return Error{ErrorCode::kResourceExhausted,
+                 "the queue is full (" + std::to_string(options_.max_waiting) + " requests)",
+                 {}};
+  }
+  Status pushed = inbox_.push(std::move(request));
+  if (!pushed) --n_waiting_;
+  return pushed;
 }
 
 void Loop::cancel(RequestId id) {
@@ -205,28 +213,28 @@ void Loop::reserve(const SchedulePlan& plan) {
   }
 }
 
-// Runs the chunks in one decode. If that fails, in two halves, and so on, until the request at
-// fault is alone; the others' results do not depend on the company they are computed in. False if
-// any decode failed.
 bool Loop::compute(std::span<const PlannedChunk> chunks) {
-  const StepPlan& plan = builder_.build(chunks, running_);
-  const StepOutcome outcome = engine_.step(plan);
-  if (outcome.kind == StepOutcome::kDone) {
+  std::string reason;
+  const auto run = [&](std::span<const PlannedChunk> some) {
+    engine_thread_.assert_here();
+    const StepPlan& plan = builder_.build(some, running_);
+    StepOutcome outcome = engine_.step(plan);
+    reason = std::move(outcome.message);
+    if (outcome.kind != StepOutcome::kDone) return false;
     ServingCounters::set(counters_.n_steps_failed_in_a_row, 0);
-    commit(chunks, plan);
+    commit(some, plan);
     return true;
-  }
-  if (chunks.size() == 1) {
-    log_warning("a request's step failed: " + outcome.message);
-    ServingCounters::add(counters_.n_failed_steps);
+  };
+  const auto give_up = [&](const PlannedChunk& chunk) {
+    engine_thread_.assert_here();
+    log_warning("a request's computation failed: " + reason);
     ServingCounters::add(counters_.n_steps_failed_in_a_row);
-    running_[static_cast<std::size_t>(chunks[0].request)]->fail(
-        {ErrorCode::kInternal, "the computation failed: " + outcome.message, {}});
-    return false;
-  }
-  compute(chunks.first(chunks.size() / 2));
-  compute(chunks.subspan(chunks.size() / 2));
-  return false;
+    running_[static_cast<std::size_t>(chunk.request)]->fail(
+        {ErrorCode::kInternal, "the computation failed: " + reason, {}});
+  };
+  const bool succeeded = run_isolated(chunks, run, give_up);
+  if (!succeeded) ServingCounters::add(counters_.n_failed_steps);
+  return succeeded;
 }
 
 void Loop::commit(std::span<const PlannedChunk> chunks, const StepPlan& plan) {

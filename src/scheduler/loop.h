@@ -35,7 +35,7 @@ struct LoopOptions {
   std::int32_t max_waiting = 1024;  // requests that are not yet admitted
   double max_gap_factor = 2;        // see Pace
   // Fixed share instead of Pace's; for tests and measurements.
-  std::optional<std::int32_t> n_prefill_beside_decode;
+  std::optional<std::int32_t> n_prefill_beside_decode = {};
   std::int32_t n_headroom_cells = 32;  // see PolicyLimits
   std::int32_t max_rows = 0;           // of a step; 0 = what the engine takes
 };
@@ -72,6 +72,8 @@ class Loop final : public GenerationService {
     std::int32_t row = 0;
   };
 
+  Status enqueue(Submission submission);
+
   void run();
   void serve() GRAFT_REQUIRES(engine_thread_);
   void receive() GRAFT_REQUIRES(engine_thread_);
@@ -81,6 +83,7 @@ class Loop final : public GenerationService {
   void step() GRAFT_REQUIRES(engine_thread_);
   SchedulePlan plan() GRAFT_REQUIRES(engine_thread_);
   void reserve(const SchedulePlan& plan) GRAFT_REQUIRES(engine_thread_);
+  // Whoever cannot be computed fails alone. False if someone did.
   bool compute(std::span<const PlannedChunk> chunks) GRAFT_REQUIRES(engine_thread_);
   void sample(std::span<const Output> outputs) GRAFT_REQUIRES(engine_thread_);
   void commit(std::span<const PlannedChunk> chunks, const StepPlan& plan)
@@ -102,6 +105,7 @@ class Loop final : public GenerationService {
 
   ThreadRole engine_thread_;
   Engine& engine_ GRAFT_GUARDED_BY(engine_thread_);
+  const Grafter& grafter_;  // for its immutable site table
   const Vocabulary& vocabulary_;
   const std::int32_t max_sequence_tokens_;
   Requests running_ GRAFT_GUARDED_BY(engine_thread_);  // oldest first

@@ -6,18 +6,11 @@
 namespace graft {
 
 std::int32_t StepBuilder::set_of(const LiveRequest& request) {
-  if (request.attachments().empty()) return -1;
+  if (request.attachment_set().empty()) return -1;
   const auto n_sets = static_cast<std::int32_t>(plan_.sets.size());
-  const auto [entry, is_new] = sets_.emplace(request.fingerprint(), n_sets);
-  if (!is_new) return entry->second;
-  std::vector<PlannedAttachment> set;
-  for (const Attachment& attachment : request.attachments().attachments) {
-    set.push_back({.adapter = attachment.module->resident.get(),
-                   .scale = attachment.scale,
-                   .start_position = attachment.start_position});
-  }
-  plan_.sets.push_back(std::move(set));
-  return n_sets;
+  const auto [entry, is_new] = sets_.emplace(request.attachment_key(), n_sets);
+  if (is_new) plan_.sets.push_back(request.attachment_set());
+  return entry->second;
 }
 
 const StepPlan& StepBuilder::build(std::span<const PlannedChunk> chunks,

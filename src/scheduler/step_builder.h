@@ -27,7 +27,7 @@ class StepBuilder {
   std::int32_t set_of(const LiveRequest& request);
 
   StepPlan plan_;
-  std::unordered_map<std::string_view, std::int32_t> sets_;  // by fingerprint
+  std::unordered_map<std::string_view, std::int32_t> sets_;  // by attachment key
 };
 
 }  // namespace graft
