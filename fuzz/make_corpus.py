@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the format readers' fuzz targets: tiny files that the readers accept, so that
+the fuzzer starts behind the first checks. Needs only the standard library.
+
+    python3 fuzz/make_corpus.py
+"""
+import json
+import pathlib
+import struct
+
+ROOT = pathlib.Path(__file__).parent / "corpus"
+
+
+def write(target, name, content):
+    folder = ROOT / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content)
+
+
+def safetensors(tensors):
+    header, section = {}, b""
+    for name, (dtype, shape, values) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape,
+                        "data_offsets": [len(section), len(section) + len(values)]}
+        section += values
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + section
+
+
+def f32(count):
+    return struct.pack(f"<{count}f", *range(count))
+
+
+def pair(module, rank, n_in, n_out):
+    prefix = f"base_model.model.model.layers.{module}"
+    return {f"{prefix}.lora_A.weight": ("F32", [rank, n_in], f32(rank * n_in)),
+            f"{prefix}.lora_B.weight": ("F32", [n_out, rank], f32(n_out * rank))}
+
+
+def text(value):
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+def gguf(keys, tensors):
+    body, section = b"", b""
+    for name, (kind, value) in keys.items():
+        body += text(name) + struct.pack("<I", kind)
+        body += {8: text, 6: lambda v: struct.pack("<f", v), 4: lambda v: struct.pack("<I", v),
+                 9: lambda v: struct.pack(f"<IQ{len(v)}I", 4, len(v), *v)}[kind](value)
+    for name, (dims, kind, values) in tensors.items():
+        body += text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, len(section))
+        section += values + bytes(-len(values) % 32)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + body
+    return head + bytes(-len(head) % 32) + section
+
+
+def lora_keys():
+    return {"general.type": (8, "adapter"), "general.architecture": (8, "llama"),
+            "adapter.type": (8, "lora"), "adapter.lora.alpha": (6, 8.0)}
+
+
+def main():
+    write("fuzz_safetensors", "dense", safetensors(pair("0.self_attn.q_proj", 1, 16, 16)))
+    write("fuzz_safetensors", "expert", safetensors(pair("0.mlp.experts.1.up_proj", 1, 16, 24)))
+    write("fuzz_safetensors", "embedding", safetensors({
+        "base_model.model.model.embed_tokens.lora_embedding_A": ("F16", [1, 20], bytes(40)),
+        "base_model.model.model.embed_tokens.lora_embedding_B": ("BF16", [16, 1], bytes(32))}))
+
+    plain = {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "use_rslora": True,
+             "target_modules": ["q_proj"], "bias": "none", "init_lora_weights": True}
+    write("fuzz_peft_config", "plain", json.dumps(plain).encode())
+    write("fuzz_peft_config", "patterns", json.dumps({
+        **plain, "rank_pattern": {"^model\\.layers\\.0.*q_proj": 3},
+        "alpha_pattern": {".*\\.layers\\.3\\..*(q_proj|v_proj)": 1.5}}).encode())
+    write("fuzz_peft_config", "unsupported", json.dumps({
+        **plain, "use_dora": True, "modules_to_save": ["lm_head"],
+        "layer_replication": [[0, 4]]}).encode())
+
+    write("fuzz_gguf", "dense", gguf(lora_keys(), {
+        "blk.0.ffn_up.weight.lora_a": ([16, 1], 0, f32(16)),
+        "blk.0.ffn_up.weight.lora_b": ([1, 24], 0, f32(24))}))
+    write("fuzz_gguf", "expert", gguf(
+        {**lora_keys(), "general.alignment": (4, 32), "list": (9, [1, 2])}, {
+            "blk.0.ffn_up_exps.weight.lora_a": ([16, 1, 3], 1, bytes(96)),
+            "blk.0.ffn_up_exps.weight.lora_b": ([1, 24, 3], 30, bytes(144))}))
+
+
+if __name__ == "__main__":
+    main()
