@@ -11,6 +11,9 @@ namespace {
 constexpr std::int64_t kTileColumns = 32;     // unit of splitting y between threads
 constexpr std::int64_t kChunkColumns = 1024;  // of B at a time, so that it stays in cache
 
+// How early factors are fetched: longer than memory needs, short enough for the first-level cache.
+constexpr std::int64_t kAheadBytes = 9 * 1024;
+
 std::int64_t div_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
 // Floats from one item's t to the next.
@@ -99,6 +102,18 @@ void look_up(const LoraWork& work, std::span<const LoraItem> items, float* t) {
   }
 }
 
+// kAheadBytes in rows of A, to the nearest kTileRanks but never none.
+std::int64_t ahead_ranks(const ResidentTerm& term) {
+  const auto block_bytes = static_cast<std::int64_t>(term.row_bytes_a) * kTileRanks;
+  return std::max<std::int64_t>((kAheadBytes + block_bytes / 2) / block_bytes, 1) * kTileRanks;
+}
+
+// kAheadBytes in columns of B.
+std::int64_t ahead_columns(const ResidentTerm& term) {
+  const auto bytes = static_cast<std::int64_t>(term.row_bytes_b) * term.rank;
+  return div_up(kAheadBytes * term.n_out / bytes, kTileColumns) * kTileColumns;
+}
+
 // A thread's part of a work in the shrink phase.
 struct ShrinkPart {
   const LoraSite* site = nullptr;
@@ -136,6 +151,7 @@ void shrink_items(const ShrinkPart& part, std::span<const LoraItem> items, Range
               .row_bytes = term.row_bytes_a,
               .n_rows = ranks.end - ranks.begin};
     tile.next = n < items.size() ? expert_a(term, items[n].expert) + skipped : next;
+    tile.ahead = ahead_ranks(term);
     tile.n_in = term.n_in;
     tile.scale = part.work->scale * term.scale;
     tile.n_rows = static_cast<int>(n);
@@ -203,6 +219,7 @@ void expand_chunk(const ExpandPart& part, Range columns, const std::byte* next) 
               .row_bytes = term.row_bytes_b,
               .n_rows = term.rank};
     tile.next = is_cached ? nullptr : next;
+    tile.ahead = ahead_columns(term);
     tile.j_begin = columns.begin;
     tile.j_end = columns.end;
     tile.bias = term.bias;

@@ -25,21 +25,30 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
 
-// Each of these types loads kLanes values of a row from position i on, a multiple of kLanes, as
-// f32.
+// Rows of a tile whose sums are kept in registers at once, beside four vectors of factors.
+constexpr int kGroupRows = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON ? 4 : 2;
+
+// Each of these types reads a row of factors as f32: load() gives the kLanes values from position i
+// on, a multiple of kLanes, with the scale() of the block of kQ8BlockValues that they lie in.
+struct NoScale {};
+
 struct F32Row {
+  using Scale = NoScale;
   static constexpr ResidentType kType = ResidentType::kF32;
   static constexpr std::int64_t kBlockBytes = 4 * kQ8BlockValues;
-  static HWY_INLINE V load(const std::byte* row, std::int64_t i) {
+  static HWY_INLINE Scale scale(const std::byte* /*row*/, std::int64_t /*i*/) { return {}; }
+  static HWY_INLINE V load(const std::byte* row, std::int64_t i, Scale /*scale*/) {
     return hn::LoadU(D(), reinterpret_cast<const float*>(row) + i);
   }
 };
 
 template <typename Half, ResidentType kHalfType>
 struct HalfRow {
+  using Scale = NoScale;
   static constexpr ResidentType kType = kHalfType;
   static constexpr std::int64_t kBlockBytes = 2 * kQ8BlockValues;
-  static HWY_INLINE V load(const std::byte* row, std::int64_t i) {
+  static HWY_INLINE Scale scale(const std::byte* /*row*/, std::int64_t /*i*/) { return {}; }
+  static HWY_INLINE V load(const std::byte* row, std::int64_t i, Scale /*scale*/) {
     const hn::Rebind<Half, D> d_half;
     return hn::PromoteTo(D(), hn::LoadU(d_half, reinterpret_cast<const Half*>(row) + i));
   }
@@ -48,20 +57,25 @@ using F16Row = HalfRow<hwy::float16_t, ResidentType::kF16>;
 using BF16Row = HalfRow<hwy::bfloat16_t, ResidentType::kBF16>;
 
 struct Q8Row {
+  using Scale = V;
   static constexpr ResidentType kType = ResidentType::kQ8_0;
   static constexpr std::int64_t kBlockBytes = kQ8BlockBytes;
-  static HWY_INLINE V load(const std::byte* row, std::int64_t i) {
-    const std::byte* block = row + i / kQ8BlockValues * static_cast<std::int64_t>(kQ8BlockBytes);
-    const auto* steps = reinterpret_cast<const std::int8_t*>(block + 2) + i % kQ8BlockValues;
-    const hn::Rebind<std::int8_t, D> d_steps;
-    const hn::Rebind<std::int32_t, D> d_wide;
-    const V values = hn::ConvertTo(D(), hn::PromoteTo(d_wide, hn::LoadU(d_steps, steps)));
+  static HWY_INLINE const std::byte* block(const std::byte* row, std::int64_t i) {
+    return row + i / kQ8BlockValues * kBlockBytes;
+  }
+  static HWY_INLINE Scale scale(const std::byte* row, std::int64_t i) {
     const hn::Rebind<hwy::float16_t, D> d_half;
     const hn::Rebind<std::uint16_t, D> d_bits;
-    std::uint16_t scale_bits = 0;
-    hwy::CopyBytes<2>(block, &scale_bits);
-    const V scale = hn::PromoteTo(D(), hn::BitCast(d_half, hn::Set(d_bits, scale_bits)));
-    return hn::Mul(values, scale);
+    std::uint16_t bits = 0;
+    hwy::CopyBytes<2>(block(row, i), &bits);
+    return hn::PromoteTo(D(), hn::BitCast(d_half, hn::Set(d_bits, bits)));
+  }
+  static HWY_INLINE V load(const std::byte* row, std::int64_t i, Scale scale) {
+    const auto* steps = reinterpret_cast<const std::int8_t*>(block(row, i) + 2);
+    const hn::Rebind<std::int8_t, D> d_steps;
+    const hn::Rebind<std::int32_t, D> d_wide;
+    const auto wide = hn::PromoteTo(d_wide, hn::LoadU(d_steps, steps + i % kQ8BlockValues));
+    return hn::Mul(hn::ConvertTo(D(), wide), scale);
   }
 };
 
@@ -137,51 +151,69 @@ HWY_NOINLINE void add_dot_tail(const ShrinkTile& tile, int r0, const std::byte* 
   }
 }
 
-// What this thread reads some blocks of rows after those at k0.
+// What this thread reads `ahead` rows after row k0.
 HWY_INLINE const std::byte* rows_ahead(const ShrinkTile& tile, std::int64_t k0) {
-  constexpr std::int64_t kAheadRanks = 2 * kTileRanks;
-  const std::int64_t k = k0 + kAheadRanks;
+  const std::int64_t k = k0 + tile.ahead;
   const std::int64_t n_left = tile.a.n_rows - k;
   return n_left > 0 ? tile.a.bytes + static_cast<std::size_t>(k) * tile.a.row_bytes
                     : tile.next + static_cast<std::size_t>(-n_left) * tile.a.row_bytes;
 }
 
-// kTileRanks dot products with each of kR rows of x. One vector accumulates each of them.
-template <class Row, int kR, bool kPrefetch>
-HWY_INLINE void dots(const ShrinkTile& tile, int r0, std::int64_t k0) {
-  const D d;
+// The state of kTileRanks dot products with each of kR rows of x.
+template <class Row, int kR>
+struct Dots {
   const std::byte* a[kTileRanks];
-  for (std::int64_t k = 0; k < kTileRanks; ++k) {
-    // Behind the last row that row again: its sums land in the padding of t.
-    const auto row = static_cast<std::size_t>(std::min(k0 + k, tile.a.n_rows - 1));
-    a[k] = tile.a.bytes + row * tile.a.row_bytes;
-  }
   const float* x[kR];
-  V acc[kR][kTileRanks];
-  for (int r = 0; r < kR; ++r) {
-    x[r] = tile.x[static_cast<std::size_t>(r0 + r)];
-    for (int k = 0; k < kTileRanks; ++k) acc[r][k] = hn::Zero(d);
-  }
-  const std::byte* ahead = kPrefetch ? rows_ahead(tile, k0) : nullptr;
-  std::int64_t i = 0;
-  for (; i + kLanes <= tile.n_in; i += kLanes) {
-    if constexpr (kPrefetch) {
-      constexpr std::int64_t kStepBytes = bytes_of<Row>(kTileRanks * kLanes);
-      prefetch<kStepBytes>(ahead);
-      ahead += kStepBytes;
+  V acc[kR][kTileRanks];  // one vector accumulates each of them
+  typename Row::Scale scale[kTileRanks];
+
+  HWY_INLINE Dots(const ShrinkTile& tile, int r0, std::int64_t k0) {
+    for (std::int64_t k = 0; k < kTileRanks; ++k) {
+      // Behind the last row that row again: its sums land in the padding of t.
+      const auto row = static_cast<std::size_t>(std::min(k0 + k, tile.a.n_rows - 1));
+      a[k] = tile.a.bytes + row * tile.a.row_bytes;
     }
-    V w[kTileRanks];
-    for (int k = 0; k < kTileRanks; ++k) w[k] = Row::load(a[k], i);
     for (int r = 0; r < kR; ++r) {
-      const V xv = hn::LoadU(d, x[r] + i);
+      x[r] = tile.x[static_cast<std::size_t>(r0 + r)];
+      for (int k = 0; k < kTileRanks; ++k) acc[r][k] = hn::Zero(D());
+    }
+  }
+  HWY_INLINE void enter_block(std::int64_t i) {
+    for (int k = 0; k < kTileRanks; ++k) scale[k] = Row::scale(a[k], i);
+  }
+  HWY_INLINE void add(std::int64_t i) {
+    V w[kTileRanks];
+    for (int k = 0; k < kTileRanks; ++k) w[k] = Row::load(a[k], i, scale[k]);
+    for (int r = 0; r < kR; ++r) {
+      const V xv = hn::LoadU(D(), x[r] + i);
       for (int k = 0; k < kTileRanks; ++k) acc[r][k] = hn::MulAdd(w[k], xv, acc[r][k]);
     }
   }
+};
+
+template <class Row, int kR, bool kPrefetch>
+HWY_INLINE void dots(const ShrinkTile& tile, int r0, std::int64_t k0) {
+  Dots<Row, kR> dots(tile, r0, k0);
+  const std::byte* ahead = kPrefetch ? rows_ahead(tile, k0) : nullptr;
+  std::int64_t i = 0;
+  for (; i + kQ8BlockValues <= tile.n_in; i += kQ8BlockValues) {
+    if constexpr (kPrefetch) {
+      prefetch<kTileRanks * Row::kBlockBytes>(ahead);
+      ahead += kTileRanks * Row::kBlockBytes;
+    }
+    dots.enter_block(i);
+    for (std::int64_t c = 0; c < kQ8BlockValues; c += kLanes) dots.add(i + c);
+  }
+  for (; i + kLanes <= tile.n_in; i += kLanes) {
+    dots.enter_block(i);
+    dots.add(i);
+  }
   if (i < tile.n_in) {
-    add_dot_tail<Row, kR>(tile, r0, a, i, acc);
+    add_dot_tail<Row, kR>(tile, r0, dots.a, i, dots.acc);
   }
   for (int r = 0; r < kR; ++r) {
-    store_four_sums(acc[r], hn::Set(d, tile.scale), tile.t[static_cast<std::size_t>(r0 + r)] + k0);
+    store_four_sums(dots.acc[r], hn::Set(D(), tile.scale),
+                    tile.t[static_cast<std::size_t>(r0 + r)] + k0);
   }
 }
 
@@ -189,9 +221,11 @@ HWY_INLINE void dots(const ShrinkTile& tile, int r0, std::int64_t k0) {
 template <class Row, bool kPrefetch>
 HWY_INLINE int dots_of_group(const ShrinkTile& tile, int r, std::int64_t k0) {
   const int n_left = tile.n_rows - r;
-  if (n_left >= 4) {
-    dots<Row, 4, kPrefetch>(tile, r, k0);
-    return 4;
+  if constexpr (kGroupRows == 4) {
+    if (n_left >= 4) {
+      dots<Row, 4, kPrefetch>(tile, r, k0);
+      return 4;
+    }
   }
   if (n_left >= 2) {
     dots<Row, 2, kPrefetch>(tile, r, k0);
@@ -218,16 +252,16 @@ void shrink(const ShrinkTile& tile) {
   }
 }
 
-// What this thread reads some columns after j, for k = 0.
+// What this thread reads `ahead` columns after column j, for k = 0.
 template <class Row>
 HWY_INLINE const std::byte* columns_ahead(const ExpandTile& tile, std::int64_t j) {
-  constexpr std::int64_t kAheadColumns = 256;
-  const std::int64_t n_left = tile.j_end - j - kAheadColumns;
-  return n_left > 0 ? tile.b.bytes + bytes_of<Row>(j + kAheadColumns)
+  const std::int64_t n_left = tile.j_end - j - tile.ahead;
+  return n_left > 0 ? tile.b.bytes + bytes_of<Row>(j + tile.ahead)
                     : tile.next + bytes_of<Row>(-n_left);
 }
 
-// kR rows by kC vectors of y, from column j on.
+// kR rows by kC vectors of y, from column j on. No block of q8_0 begins inside a vector, nor inside
+// the tile unless j begins one.
 template <class Row, int kR, int kC, bool kPrefetch>
 HWY_INLINE void add_outer(const ExpandTile& tile, int r0, std::int64_t j) {
   const D d;
@@ -247,7 +281,11 @@ HWY_INLINE void add_outer(const ExpandTile& tile, int r0, std::int64_t j) {
       ahead += tile.b.row_bytes;
     }
     V w[kC];
-    for (int c = 0; c < kC; ++c) w[c] = Row::load(b, j + c * kLanes);
+    typename Row::Scale scale = Row::scale(b, j);
+    for (int c = 0; c < kC; ++c) {
+      if (c > 0 && c * kLanes % kQ8BlockValues == 0) scale = Row::scale(b, j + c * kLanes);
+      w[c] = Row::load(b, j + c * kLanes, scale);
+    }
     for (int r = 0; r < kR; ++r) {
       const V tk = hn::Set(d, t[r][k]);
       for (int c = 0; c < kC; ++c) acc[r][c] = hn::MulAdd(tk, w[c], acc[r][c]);
@@ -267,9 +305,11 @@ HWY_INLINE void add_outer(const ExpandTile& tile, int r0, std::int64_t j) {
 template <class Row, int kC, bool kPrefetch>
 HWY_INLINE int add_group(const ExpandTile& tile, int r, std::int64_t j) {
   const int n_left = tile.n_rows - r;
-  if (n_left >= 4) {
-    add_outer<Row, 4, kC, kPrefetch>(tile, r, j);
-    return 4;
+  if constexpr (kGroupRows == 4) {
+    if (n_left >= 4) {
+      add_outer<Row, 4, kC, kPrefetch>(tile, r, j);
+      return 4;
+    }
   }
   if (n_left >= 2) {
     add_outer<Row, 2, kC, kPrefetch>(tile, r, j);
@@ -307,6 +347,10 @@ HWY_NOINLINE void add_edge(const ExpandTile& tile, std::int64_t j, std::int64_t 
   }
 }
 
+// Vectors of y per row that are kept in registers. Such a tile is a part of a block of q8_0 or
+// whole blocks, once the first one begins with a block.
+constexpr int kTileVectors = 4;
+
 template <class Row>
 HWY_INLINE void expand_rows(const ExpandTile& tile) {
   std::int64_t j = tile.j_begin;
@@ -316,7 +360,12 @@ HWY_INLINE void expand_rows(const ExpandTile& tile) {
     add_edge(tile, j, n);
     j += n;
   }
-  for (; j + 4 * kLanes <= tile.j_end; j += 4 * kLanes) add_columns<Row, 4>(tile, j);
+  for (; j % kQ8BlockValues != 0 && j + kLanes <= tile.j_end; j += kLanes) {
+    add_columns<Row, 1>(tile, j);
+  }
+  for (; j + kTileVectors * kLanes <= tile.j_end; j += kTileVectors * kLanes) {
+    add_columns<Row, kTileVectors>(tile, j);
+  }
   for (; j + kLanes <= tile.j_end; j += kLanes) add_columns<Row, 1>(tile, j);
   if (j < tile.j_end) {
     add_edge(tile, j, tile.j_end - j);

@@ -22,13 +22,15 @@ struct FactorRows {
   std::int64_t n_rows = 0;
 };
 
-// `next`: where this thread will read when the tile is done, to be fetched ahead; null when the
-// tile's factors are in cache already. Only a hint: it may be wrong, even no address at all.
+// Factors are fetched `ahead` rows of A or columns of B early; behind the tile's last one begins
+// `next`, what this thread reads after the tile. Null when the tile's factors are in cache already.
+// Only a hint: it may be wrong, even no address at all.
 
 // t[row][k] = scale * dot(a[k], x[row]) for all rows k of `a`.
 struct ShrinkTile {
   FactorRows a;
   const std::byte* next = nullptr;
+  std::int64_t ahead = 0;
   std::int64_t n_in = 0;
   float scale = 1.0F;
   int n_rows = 0;
@@ -41,6 +43,7 @@ struct ShrinkTile {
 struct ExpandTile {
   FactorRows b;
   const std::byte* next = nullptr;
+  std::int64_t ahead = 0;
   std::int64_t j_begin = 0;
   std::int64_t j_end = 0;
   const float* bias = nullptr;
