@@ -19,7 +19,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using FloatTag = hn::CappedTag<float, 16>;
 static_assert(kLogitBlock % 16 == 0);
 
-LogitRange BlockMaxima(const float* logits, std::size_t n, float* block_max) {
+LogitRange block_maxima_kernel(const float* logits, std::size_t n, float* block_max) {
   const FloatTag d;
   auto nan = hn::Zero(d);  // a logit minus itself is 0, or NaN for NaN and the infinities
   LogitRange range{.max = logits[0]};
@@ -47,7 +47,7 @@ LogitRange BlockMaxima(const float* logits, std::size_t n, float* block_max) {
   return range;
 }
 
-TokenId FirstIndexOf(const float* logits, std::size_t n, float max) {
+TokenId first_index_kernel(const float* logits, std::size_t n, float max) {
   const FloatTag d;
   const auto wanted = hn::Set(d, max);
   const std::size_t n_lanes = hn::Lanes(d);
@@ -64,8 +64,8 @@ TokenId FirstIndexOf(const float* logits, std::size_t n, float max) {
 }
 
 // `weights` may be null.
-double SumExp(const float* logits, std::size_t n, float max, float inverse_temperature,
-              float* block_sum, float* weights) {
+double sum_exp_kernel(const float* logits, std::size_t n, float max, float inverse_temperature,
+                      float* block_sum, float* weights) {
   const FloatTag d;
   const auto shift = hn::Set(d, max);
   const auto scale = hn::Set(d, inverse_temperature);
@@ -96,7 +96,8 @@ double SumExp(const float* logits, std::size_t n, float max, float inverse_tempe
   return total;
 }
 
-Mass MassAtLeast(const float* logits, const float* weights, std::size_t n, float threshold) {
+Mass mass_at_least_kernel(const float* logits, const float* weights, std::size_t n,
+                          float threshold) {
   const FloatTag d;
   const auto bound = hn::Set(d, threshold);
   Mass mass;
@@ -128,27 +129,29 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace graft {
 
-HWY_EXPORT(BlockMaxima);
-HWY_EXPORT(FirstIndexOf);
-HWY_EXPORT(SumExp);
-HWY_EXPORT(MassAtLeast);
+HWY_EXPORT(block_maxima_kernel);
+HWY_EXPORT(first_index_kernel);
+HWY_EXPORT(sum_exp_kernel);
+HWY_EXPORT(mass_at_least_kernel);
 
 LogitRange block_maxima(std::span<const float> logits, std::span<float> block_max) {
-  return HWY_DYNAMIC_DISPATCH(BlockMaxima)(logits.data(), logits.size(), block_max.data());
+  return HWY_DYNAMIC_DISPATCH(block_maxima_kernel)(logits.data(), logits.size(), block_max.data());
 }
 
 TokenId first_index_of(std::span<const float> logits, float max) {
-  return HWY_DYNAMIC_DISPATCH(FirstIndexOf)(logits.data(), logits.size(), max);
+  return HWY_DYNAMIC_DISPATCH(first_index_kernel)(logits.data(), logits.size(), max);
 }
 
 double sum_exp(std::span<const float> logits, float max, float inverse_temperature,
                std::span<float> block_sum, std::span<float> weights) {
-  return HWY_DYNAMIC_DISPATCH(SumExp)(logits.data(), logits.size(), max, inverse_temperature,
-                                      block_sum.data(), weights.empty() ? nullptr : weights.data());
+  return HWY_DYNAMIC_DISPATCH(sum_exp_kernel)(logits.data(), logits.size(), max,
+                                              inverse_temperature, block_sum.data(),
+                                              weights.empty() ? nullptr : weights.data());
 }
 
 Mass mass_at_least(std::span<const float> logits, std::span<const float> weights, float threshold) {
-  return HWY_DYNAMIC_DISPATCH(MassAtLeast)(logits.data(), weights.data(), logits.size(), threshold);
+  return HWY_DYNAMIC_DISPATCH(mass_at_least_kernel)(logits.data(), weights.data(), logits.size(),
+                                                    threshold);
 }
 
 }  // namespace graft
