@@ -14,60 +14,87 @@
 namespace graft {
 namespace {
 
+// A model, requests for it, and what each of them gets alone. One thread computes unless a test is
+// about threads: spinning threads crawl where cores are shared.
+struct Reference {
+  explicit Reference(const std::string& weight_type)
+      : model(load_model(cached_model("SmolLM2-135M-Instruct-" + weight_type + ".gguf"))),
+        modules({make_random_module(model->base(), {.seed = 1, .rank = 16}),
+                 make_random_module(model->base(), {.seed = 2, .rank = 5}),
+                 make_random_module(model->base(), {.seed = 3, .rank = 40})}),
+        mix(make_mix(*model, modules, {.n_requests = 8, .max_prompt = 70, .max_generated = 12})) {
+    ServingRig rig(*model, {.engine = {.n_ctx = 2048, .max_seqs = 4, .n_threads = 1}});
+    alone = answer_alone(rig, mix);
+  }
+
+  std::unique_ptr<Model> model;
+  std::vector<std::shared_ptr<const ModuleVersion>> modules;
+  std::vector<MixedRequest> mix;
+  std::vector<Answer> alone;
+};
+
 class BatchInvariance : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    model_ = load_model(cached_model("SmolLM2-135M-Instruct-" + std::string(GetParam()) + ".gguf"));
-    modules_ = {make_random_module(model_->base(), {.seed = 1, .rank = 16}),
-                make_random_module(model_->base(), {.seed = 2, .rank = 5}),
-                make_random_module(model_->base(), {.seed = 3, .rank = 40})};
-    mix_ = make_mix(*model_, modules_, {.n_requests = 12});
-    ServingRig rig(*model_, {.engine = {.n_ctx = 2048, .max_seqs = 4, .n_threads = 2}});
-    alone_ = answer_alone(rig, mix_);
+    // Made once per weight type; one model is in memory at a time.
+    if (weight_type_ == GetParam()) return;
+    weight_type_ = GetParam();
+    reference_.reset();
+    reference_ = std::make_unique<Reference>(weight_type_);
+  }
+  static void TearDownTestSuite() {
+    reference_.reset();
+    weight_type_.clear();
   }
 
-  std::unique_ptr<Model> model_;
-  std::vector<std::shared_ptr<const ModuleVersion>> modules_;
-  std::vector<MixedRequest> mix_;
-  std::vector<Answer> alone_;
+  Model& model() { return *reference_->model; }
+  const std::vector<MixedRequest>& mix() { return reference_->mix; }
+  const std::vector<Answer>& alone() { return reference_->alone; }
+
+  static std::unique_ptr<Reference> reference_;
+  static std::string weight_type_;
 };
 
+std::unique_ptr<Reference> BatchInvariance::reference_;
+std::string BatchInvariance::weight_type_;
+
 TEST_P(BatchInvariance, TogetherEqualsAloneWhateverTheChunks) {
-  ServingRig rig(*model_, {.engine = {.n_ctx = 2048, .max_seqs = 12, .n_threads = 2},
+  ServingRig rig(model(), {.engine = {.n_ctx = 2048, .max_seqs = 12, .n_threads = 1},
                            .loop = {.n_prefill_beside_decode = 7}});
-  expect_same(alone_, answer_together(rig, mix_, 1), "chunks of 7");
+  expect_same(alone(), answer_together(rig, mix(), 1), "chunks of 7");
 }
 
 TEST_P(BatchInvariance, TogetherEqualsAloneOnAnotherNumberOfThreads) {
-  ServingRig rig(*model_, {.engine = {.n_ctx = 2048, .max_seqs = 5, .n_batch = 64, .n_threads = 3},
+  ServingRig rig(model(), {.engine = {.n_ctx = 2048, .max_seqs = 5, .n_batch = 64, .n_threads = 2},
                            .loop = {.n_prefill_beside_decode = 32}});
-  expect_same(alone_, answer_together(rig, mix_, 2), "three threads, five sequences");
+  expect_same(alone(), answer_together(rig, mix(), 2), "two threads, five sequences");
 }
 
 TEST_P(BatchInvariance, PreemptedRequestsGoOnAsIfNothingHadHappened) {
-  ServingRig rig(*model_, {.engine = {.n_ctx = 256, .max_seqs = 8, .n_batch = 64, .n_threads = 2},
+  ServingRig rig(model(), {.engine = {.n_ctx = 256, .max_seqs = 8, .n_batch = 64, .n_threads = 1},
                            .loop = {.n_headroom_cells = 0}});
-  const auto together = answer_together(rig, mix_, 3);
-  expect_same(alone_, together, "little memory");
+  const auto together = answer_together(rig, mix(), 3);
+  expect_same(alone(), together, "little memory");
   EXPECT_GT(rig.loop().counters().n_preemptions, 0) << "the test must preempt to prove something";
 }
 
 TEST_P(BatchInvariance, CancelledNeighboursAndFragmentedCellsChangeNothing) {
-  ServingRig rig(*model_, {.engine = {.n_ctx = 1024, .max_seqs = 12, .n_threads = 2}});
+  ServingRig rig(model(), {.engine = {.n_ctx = 1024, .max_seqs = 12, .n_threads = 1}});
   // Neighbours that go away in the middle leave holes between the others' cells.
-  auto neighbours = make_mix(*model_, modules_, {.seed = 9, .n_requests = 12, .max_prompt = 40});
+  auto neighbours =
+      make_mix(model(), reference_->modules, {.seed = 9, .n_requests = 8, .max_prompt = 40});
   std::vector<std::shared_ptr<CollectingSink>> sinks;
   std::vector<Answer> together;
-  for (std::size_t i = 0; i < mix_.size(); ++i) {
+  for (std::size_t i = 0; i < mix().size(); ++i) {
     const int n_wanted = static_cast<int>(i % 4);
     int n_seen = 0;
     neighbours[i].request.stop.max_tokens = 100;
     rig.submit(neighbours[i].request, neighbours[i].attachments,
                [n_wanted, n_seen](const Event&) mutable { return n_seen++ < n_wanted; });
-    sinks.push_back(rig.submit(mix_[i].request, mix_[i].attachments));
+    sinks.push_back(rig.submit(mix()[i].request, mix()[i].attachments));
   }
   for (const auto& sink : sinks) together.push_back(sink->wait());
-  expect_same(alone_, together, "cancelled neighbours");
+  expect_same(alone(), together, "cancelled neighbours");
   rig.stop();
   rig.engine().check_invariants();
   EXPECT_EQ(rig.engine().cells().n_free(), 1024);

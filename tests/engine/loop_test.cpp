@@ -57,7 +57,7 @@ class LoopTest : public testing::Test {
   }
 
   static RigOptions small() {
-    return {.engine = {.n_ctx = 1024, .max_seqs = 8, .n_batch = 128, .n_threads = 2}};
+    return {.engine = {.n_ctx = 1024, .max_seqs = 8, .n_batch = 128, .n_threads = 1}};
   }
 
   static Model* model_;
@@ -220,7 +220,7 @@ TEST_F(LoopTest, NonFiniteLogitsOfOneRequestReachNobodyElse) {
 TEST_F(LoopTest, RandomLoadInLittleMemoryGivesTheAnswersOfEachAlone) {
   const std::vector<std::shared_ptr<const ModuleVersion>> modules = {
       module("step2"), module("back"), make_random_module(model_->base(), {.rank = 3})};
-  for (std::uint32_t seed = 1; seed <= 4; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 2; ++seed) {
     const auto mix = make_mix(
         *model_, modules, {.seed = seed, .n_requests = 40, .max_prompt = 120, .max_generated = 60});
     ServingRig alone_rig(*model_, small());
@@ -244,7 +244,9 @@ TEST_F(LoopTest, TheBaseIsUnchangedAfterAThousandModules) {
   std::weak_ptr<const ModuleVersion> last;
   for (std::uint32_t i = 0; i < 1000; ++i) {
     const auto module = make_random_module(model_->base(), {.seed = i, .rank = 2 + i % 7});
-    EXPECT_EQ(rig.ask(ask_for("abc", 2), with({module})).end, Answer::End::kLength);
+    GenerationRequest request = ask_for("abc", 1);
+    request.stop.ignore_eos = true;
+    ASSERT_EQ(rig.ask(request, with({module})).end, Answer::End::kLength);
     last = module;
   }
   expect_same(before, answer_alone(rig, mix), "after a thousand modules");
@@ -281,7 +283,7 @@ TEST_F(LoopTest, AFullQueueIsAnErrorNotAWait) {
   std::vector<std::shared_ptr<CollectingSink>> sinks;
   for (int i = 0; i < 40; ++i) {
     auto sink = std::make_shared<CollectingSink>();
-    const Status status = rig.loop().submit({ask_for("5", 300), {}, sink});
+    const Status status = rig.loop().submit({ask_for("5", 60), {}, sink});
     if (status) {
       sinks.push_back(sink);
     } else {

@@ -40,7 +40,7 @@ class CollectingSink final : public EventSink {
   explicit CollectingSink(OnEvent on_event = {}) : on_event_(std::move(on_event)) {}
 
   bool publish(Event event) override;
-  // Waits for the last event; fails the test after a minute and a half.
+  // Waits for the last event; fails the test after five minutes.
   Answer wait();
 
  private:
