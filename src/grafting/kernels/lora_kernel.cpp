@@ -278,6 +278,19 @@ ExpandPart expand_part_of(const LoraSite& site, const LoraWork& work, Range colu
           t};
 }
 
+// About where a thread begins the expand phase. Requires: some work has items.
+const std::byte* first_read_of_expand(std::span<const LoraSite> sites, int ith, int nth) {
+  for (const LoraSite& site : sites) {
+    for (const LoraWork& work : site.work) {
+      if (!work.items.empty()) {
+        const std::int64_t column = work.term->n_out * ith / nth;
+        return first_read(ExpandPart{&site, &work, {column, work.term->n_out}, nullptr});
+      }
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::size_t lora_scratch_floats(std::span<const LoraSite> sites) {
@@ -312,7 +325,7 @@ void lora_shrink(std::span<const LoraSite> sites, float* scratch, int ith, int n
       }
     }
   }
-  if (part.work != nullptr) shrink_part(part, part.work->term->b);
+  if (part.work != nullptr) shrink_part(part, first_read_of_expand(sites, ith, nth));
 }
 
 void lora_expand(std::span<const LoraSite> sites, const float* scratch, int ith, int nth) {
