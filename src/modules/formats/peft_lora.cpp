@@ -205,7 +205,12 @@ Status PeftBinder::bind_module(const std::string& path, const PeftModule& module
 Status PeftBinder::tie_head(const PeftTensors& tensors) {
   const auto embedding = tensors.modules.find("model.embed_tokens");
   if (!config_.ensure_weight_tying || embedding == tensors.modules.end()) return {};
-  if (!base_.tied_head || tensors.modules.contains("lm_head")) return {};
+  if (tensors.modules.contains("lm_head")) return {};
+  if (!base_.tied_head) {
+    adapter_.report.notes.push_back(
+        "ensure_weight_tying has no effect: this base has an output head of its own");
+    return {};
+  }
   const auto table = std::find_if(adapter_.terms.begin(), adapter_.terms.end(),
                                   [](const auto& t) { return t.site.op == SiteOp::kGetRows; });
   if (table == adapter_.terms.end()) return {};

@@ -341,7 +341,10 @@ TEST(PeftLora, ExpertsBeyondTheBaseAreRefused) {
   SafetensorsWriter fused;
   fused.add_f32("base_model.model.model.layers.0.mlp.experts.lora_A.weight", {6, 16});
   fused.add_f32("base_model.model.model.layers.0.mlp.experts.lora_B.weight", {24, 6});
-  EXPECT_NE(refusal(fused, moe_base()).find("no module of this name"), std::string::npos);
+  EXPECT_NE(refusal(fused, moe_base()).find("target_parameters"), std::string::npos);
+  SafetensorsWriter nested;
+  nested.add_f32("base_model.model.model.layers.0.mlp.experts.base_layer.lora_A.weight", {6, 16});
+  EXPECT_NE(refusal(nested, moe_base()).find("target_parameters"), std::string::npos);
 }
 
 TEST(PeftLora, UnmatchedTensorsAreNamed) {

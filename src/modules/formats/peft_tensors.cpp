@@ -22,6 +22,11 @@ Error foreign_tensor(const SafetensorsTensor& tensor, const HfTensorName& name) 
   return invalid_argument("tensor '" + tensor.name + "' is not part of a LoRA adapter");
 }
 
+// target_parameters adapts all experts of a layer at once; a second target nests in a base_layer.
+bool is_fused_experts(const std::string& module) {
+  return module.ends_with(".experts") || module.ends_with(".experts.base_layer");
+}
+
 Status add_factor(const SafetensorsTensor& tensor, const HfTensorName& name, PeftModule& module) {
   const bool is_embedding = name.part == HfPart::kEmbeddingA || name.part == HfPart::kEmbeddingB;
   const bool is_first = module.a == nullptr && module.b == nullptr && module.bias == nullptr;
@@ -44,10 +49,6 @@ Status add_factor(const SafetensorsTensor& tensor, const HfTensorName& name, Pef
                          "; factors are read as F32, F16 or BF16");
   }
   if (tensor.shape.size() != (is_bias ? 1U : 2U)) {
-    if (name.module.ends_with(".experts")) {
-      return not_supported("LoRA on fused expert weights is not supported yet (tensor '" +
-                           tensor.name + "')");
-    }
     return data_corrupt("tensor '" + tensor.name + "' has shape " + shape_text(tensor.shape) +
                         "; expected " + (is_bias ? "1 dimension" : "2 dimensions"));
   }
@@ -115,6 +116,11 @@ Result<PeftTensors> group_peft_tensors(const SafetensorsFile& file) {
     if (name.part == HfPart::kBaseCopy || name.part == HfPart::kPlain) {
       result.plain.push_back({name.module, &tensor, name.part == HfPart::kBaseCopy});
       continue;
+    }
+    if (is_fused_experts(name.module)) {
+      return not_supported(
+          "LoRA on fused expert weights (target_parameters) is not supported yet (tensor '" +
+          tensor.name + "')");
     }
     GRAFT_RETURN_IF_ERROR(add_factor(tensor, name, result.modules[name.module]));
   }

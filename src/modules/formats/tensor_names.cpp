@@ -167,28 +167,33 @@ struct GateUpNames {
   std::string_view fused;  // gate in the first half, up in the second
 };
 
+// Gate or up alone; `fused` is null when the base keeps them apart.
+void add_gate_or_up(const Block& block, const GateUpNames& names, Role part,
+                    const BaseTensor* fused, ModuleSites& sites) {
+  const std::string_view own = part == Role::kGate ? names.gate : names.up;
+  const BaseTensor* tensor = fused != nullptr ? fused : block.find(own);
+  SiteSlice slice = block.slice(names.op, fused != nullptr ? names.fused : own);
+  slice.n_out = tensor->ne[1];
+  if (fused != nullptr) {
+    slice.n_out = fused->ne[1] / 2;
+    slice.out_offset = part == Role::kGate ? 0 : slice.n_out;
+  }
+  slice.row_begin = sites.n_out;
+  sites.n_in = tensor->ne[0];
+  sites.n_out += slice.n_out;
+  sites.slices.push_back(std::move(slice));
+}
+
 Result<ModuleSites> gate_up_sites(const Block& block, const GateUpNames& names, Role role) {
   const BaseTensor* gate = block.find(names.gate);
-  const BaseTensor* up = block.find(names.up);
   const BaseTensor* fused = gate == nullptr ? block.find(names.fused) : nullptr;
-  if (fused == nullptr && (gate == nullptr || up == nullptr)) {
+  if (fused == nullptr && (gate == nullptr || block.find(names.up) == nullptr)) {
     return invalid_argument("the base has no " +
                             block.tensor_name(gate == nullptr ? names.gate : names.up));
   }
   ModuleSites sites;
   for (const Role part : {Role::kGate, Role::kUp}) {
-    if (role != Role::kGateUp && role != part) continue;
-    const bool is_gate = part == Role::kGate;
-    const BaseTensor* tensor = fused != nullptr ? fused : is_gate ? gate : up;
-    SiteSlice slice = block.slice(names.op, fused != nullptr ? names.fused
-                                            : is_gate        ? names.gate
-                                                             : names.up);
-    slice.n_out = fused != nullptr ? fused->ne[1] / 2 : tensor->ne[1];
-    slice.out_offset = fused != nullptr && !is_gate ? slice.n_out : 0;
-    slice.row_begin = sites.n_out;
-    sites.n_in = tensor->ne[0];
-    sites.n_out += slice.n_out;
-    sites.slices.push_back(std::move(slice));
+    if (role == Role::kGateUp || role == part) add_gate_or_up(block, names, part, fused, sites);
   }
   return sites;
 }
