@@ -60,19 +60,19 @@ def fingerprint(entry, shared):
 
 
 def check(item, build, shared):
-    """Returns (path, findings); findings is empty for a clean file."""
+    """Returns clang-tidy's findings; empty for a clean file."""
     path, entry = item
     mark = fingerprint(entry, shared)
     if mark and (MARKS / mark).exists():
-        return path, ""
+        return ""
     result = subprocess.run(["clang-tidy", "--quiet", "-p", str(build), str(path)],
                             capture_output=True, text=True)
     if result.returncode != 0:
         noise = re.compile(r"^(\d+ warnings?.* generated\.|Suppressed .*|Use -header-filter.*)\n", re.M)
-        return path, noise.sub("", result.stdout + result.stderr)
+        return noise.sub("", result.stdout + result.stderr)
     if mark:
         (MARKS / mark).touch()
-    return path, ""
+    return ""
 
 
 def main():
@@ -88,7 +88,9 @@ def main():
 
     n_bad = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for path, findings in pool.map(lambda item: check(item, build, shared), items):
+        jobs = [pool.submit(check, item, build, shared) for item in items]
+        for job in concurrent.futures.as_completed(jobs):
+            findings = job.result()
             if findings:
                 n_bad += 1
                 print(findings.strip(), flush=True)
