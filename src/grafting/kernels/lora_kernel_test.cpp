@@ -340,7 +340,7 @@ TEST_P(LoraKernel, RowsWithoutATermAreUntouched) {
 
 TEST(SpinBarrier, NobodyPassesBeforeTheLastArrives) {
   constexpr int kThreads = 4;
-  constexpr int kRounds = 2000;
+  constexpr int kRounds = 200;
   SpinBarrier barrier;
   std::vector<int> rounds(kThreads, 0);
   std::atomic<int> n_wrong{0};

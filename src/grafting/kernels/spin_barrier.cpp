@@ -16,7 +16,7 @@ void SpinBarrier::arrive_and_wait(int n_threads) {
     sense_.store(sense + 1, std::memory_order_release);
     return;
   }
-  constexpr int kSpinsBeforeYield = 4000;  // tens of microseconds
+  constexpr int kSpinsBeforeYield = 1000;  // some tens of microseconds
   for (int spins = 0; sense_.load(std::memory_order_acquire) == sense; ++spins) {
     if (spins < kSpinsBeforeYield) {
       hwy::Pause();
