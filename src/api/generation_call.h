@@ -21,6 +21,8 @@ struct ModelFacts {
   std::int32_t max_choices = 16;    // prompts x n of one call; the number of live sequences
   std::string base_digest;          // hex, or "" when not computed
   std::int64_t created_unix_s = 0;  // when the model was loaded
+  // Of a chat answer whose request names no limit; -1 = until the context ends.
+  std::int32_t default_max_tokens = -1;
 };
 
 struct ChatPrompt {

@@ -119,6 +119,7 @@ Result<GenerationCall> parse_chat_call(std::string_view body, const ModelFacts& 
   GenerationCall call;
   GRAFT_RETURN_IF_ERROR(read_modules(json, call));
   GRAFT_RETURN_IF_ERROR(read_sampling(json, facts, call));
+  call.stop.max_tokens = facts.default_max_tokens;
   GRAFT_RETURN_IF_ERROR(read_stop_rules(json, facts, call));
   GRAFT_RETURN_IF_ERROR(read_stream_options(json, call));
   GRAFT_ASSIGN_OR_RETURN(call.chat, read_messages(json));

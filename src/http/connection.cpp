@@ -152,6 +152,7 @@ void Connection::advance() {
       keep_alive_ = false;
       request_unread_ = true;
       http_1_0_ = false;
+      head_only_ = false;
       phase_ = Phase::kAnswering;
       send_whole(api::protocol_error(reader_.error_status(), reader_.error_message()));
       return;
@@ -173,6 +174,7 @@ void Connection::begin_answer() {
   keep_alive_ = reader_.keep_alive() && !draining_;
   http_1_0_ = reader_.is_http_1_0();
   api::HttpRequest request = reader_.take();
+  head_only_ = request.method == "HEAD";
   arm_deadline();
   if (!context_.service.is_heavy(request)) {
     on_answer(answer_or_error(context_.service, request, waker_));
@@ -240,7 +242,7 @@ void Connection::poll(bool idle) {
 void Connection::send_whole(api::HttpResponse response) {
   keep_alive_ = keep_alive_ && !response.close && !draining_;
   output_ += response_head(response, BodyFraming::kLength, keep_alive_);
-  output_ += response.body;
+  if (!head_only_) output_ += response.body;
   finish_answer();
 }
 

@@ -98,6 +98,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool first_request_ = true;
   bool keep_alive_ = true;  // of the request being answered
   bool http_1_0_ = false;
+  bool head_only_ = false;        // HEAD: the answer to GET without its body
   bool chunked_ = false;          // the streamed body is in chunks, else until close
   bool answer_complete_ = false;  // all of it is in output_ or on its way
   bool request_unread_ = false;   // it was answered before its end

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <fstream>
 #include <thread>
 
 #include "api/testing/scripted_generation.h"
@@ -124,6 +125,27 @@ TEST_F(HttpServerTest, Expect100IsAnswered) {
   ASSERT_TRUE(one.wait_for("HTTP/1.1 100 Continue\r\n\r\n"));
   one.read_response();
   ASSERT_TRUE(one.send(kPlainBody));
+  EXPECT_EQ(one.read_response().status, 200);
+}
+
+TEST_F(HttpServerTest, HeadHasNoBody) {
+  start();
+  RawClient one = client();
+  ASSERT_TRUE(one.send("HEAD /health HTTP/1.1\r\nHost: x\r\n\r\n"));
+  ASSERT_TRUE(one.wait_for("\r\n\r\n"));
+  EXPECT_TRUE(one.pending().ends_with("\r\n\r\n"));
+  EXPECT_TRUE(one.pending().starts_with("HTTP/1.1 200 OK"));
+}
+
+TEST_F(HttpServerTest, FullPreparePoolIs429) {
+  options_.max_queued_preparations = 0;
+  start();
+  RawClient one = client();
+  ASSERT_TRUE(one.send(post_request(kChat, kStreamBody)));
+  const RawResponse response = one.read_response();
+  EXPECT_EQ(response.status, 429);
+  EXPECT_NE(response.head.find("retry-after: 1"), std::string::npos);
+  ASSERT_TRUE(one.send(get_request("/health")));
   EXPECT_EQ(one.read_response().status, 200);
 }
 
@@ -329,6 +351,35 @@ TEST_F(HttpServerTest, TwoHundredRudeClientsLeaveNothingBehind) {
   polite.close();
   EXPECT_TRUE(generation_.wait_until_idle());
   EXPECT_TRUE(wait_for_connections(0));
+}
+
+std::size_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t n_pages = 0;
+  statm >> n_pages >> n_pages;
+  return n_pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST_F(HttpServerTest, MemoryReturnsAfterHostileBodies) {
+  start();
+  const std::string megabyte(std::size_t{1} << 20, '[');
+  std::string values = R"({"prompt":[0)";
+  for (int i = 0; i < 1'000'000; ++i) values += ",1";
+  const std::string bodies[] = {megabyte, values + "]}",
+                                R"({"prompt":")" + std::string(std::size_t{7} << 20, 'x') + "\"}",
+                                R"({"x":[)" + std::string(std::size_t{4} << 20, ' ') + "]}"};
+  const auto round = [&] {
+    for (const std::string& body : bodies) {
+      RawClient one = client();
+      ASSERT_TRUE(one.send(post_request("/v1/completions", body)));
+      EXPECT_EQ(one.read_response().status, 400);
+    }
+  };
+  round();
+  round();
+  const std::size_t before = resident_bytes();
+  for (int i = 0; i < 10; ++i) round();
+  EXPECT_LT(resident_bytes(), before + (std::size_t{128} << 20));
 }
 
 TEST_F(HttpServerTest, DrainLetsStreamsFinish) {
