@@ -199,26 +199,31 @@ std::string Engine::find_fault(const StepPlan& plan) const {
   std::int32_t n_outputs = 0;
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
     const PlannedRow& row = plan.rows[i];
-    const std::string name = "row " + std::to_string(i);
-    if (!model_.vocabulary().contains(row.token))
-      return name + ": the token is not in the vocabulary";
-    if (row.sequence < 0 || row.sequence >= options_.max_seqs || !ids_.in_use(row.sequence)) {
-      return name + ": no such sequence";
+    std::string fault = find_row_fault(plan, i);
+    const bool starts_run = i == 0 || plan.rows[i - 1].sequence != row.sequence;
+    if (fault.empty() && starts_run) {
+      if (seen[static_cast<std::size_t>(row.sequence)]) fault = "its sequence is not contiguous";
+      seen[static_cast<std::size_t>(row.sequence)] = true;
     }
-    const bool goes_on = i > 0 && plan.rows[i - 1].sequence == row.sequence;
-    const std::int32_t expected =
-        goes_on ? plan.rows[i - 1].position + 1 : cells_.length(row.sequence);
-    if (!goes_on && seen[static_cast<std::size_t>(row.sequence)]) {
-      return name + ": its sequence is not contiguous";
-    }
-    seen[static_cast<std::size_t>(row.sequence)] = true;
-    if (row.position != expected) return name + ": the position does not continue its sequence";
-    if (row.set < -1 || row.set >= static_cast<std::int32_t>(plan.sets.size())) {
-      return name + ": no such set of modules";
-    }
+    if (!fault.empty()) return "row " + std::to_string(i) + ": " + fault;
     n_outputs += row.is_output ? 1 : 0;
   }
   return n_outputs > options_.max_seqs ? "the step has too many outputs" : "";
+}
+
+std::string Engine::find_row_fault(const StepPlan& plan, std::size_t i) const {
+  const PlannedRow& row = plan.rows[i];
+  if (!model_.vocabulary().contains(row.token)) return "the token is not in the vocabulary";
+  if (row.sequence < 0 || row.sequence >= options_.max_seqs || !ids_.in_use(row.sequence)) {
+    return "no such sequence";
+  }
+  if (row.set < -1 || row.set >= static_cast<std::int32_t>(plan.sets.size())) {
+    return "no such set of modules";
+  }
+  const bool goes_on = i > 0 && plan.rows[i - 1].sequence == row.sequence;
+  const std::int32_t expected =
+      goes_on ? plan.rows[i - 1].position + 1 : cells_.length(row.sequence);
+  return row.position == expected ? "" : "the position does not continue its sequence";
 }
 
 StepOutcome Engine::decode(const StepPlan& plan) {

@@ -87,6 +87,7 @@ class Engine {
   Status warm_up();
   Status warm_up_step(std::int32_t n_rows);
   std::string find_fault(const StepPlan& plan) const;
+  std::string find_row_fault(const StepPlan& plan, std::size_t i) const;
   StepOutcome decode(const StepPlan& plan);
   void commit(const StepPlan& plan);
   void roll_back(const StepPlan& plan);

@@ -138,9 +138,9 @@ void add_tensors(BaseModel& base, const gguf_context* gguf) {
 }
 
 bool modules_are_proven_on(const std::string& architecture) {
-  static const std::set<std::string> kProven = {"llama",  "qwen2", "qwen3",
+  static const std::set<std::string> proven = {"llama",  "qwen2", "qwen3",
                                                 "gemma3", "phi3",  "qwen3moe"};
-  return kProven.contains(architecture);
+  return proven.contains(architecture);
 }
 
 Status add_metadata(BaseModel& base, const GgufFile& file) {

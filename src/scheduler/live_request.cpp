@@ -1,6 +1,7 @@
 #include "scheduler/live_request.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -72,16 +73,13 @@ Status LiveRequest::check() const {
 }
 
 void LiveRequest::plan_attachments() {
-  const auto add_to_key = [&](const auto& value) {
-    attachment_key_.append(reinterpret_cast<const char*>(&value), sizeof value);
-  };
   for (const Attachment& attachment : submission_.attachments.attachments) {
     const PlannedAttachment planned = {.adapter = attachment.module->resident.get(),
                                        .scale = attachment.scale,
                                        .start_position = attachment.start_position};
-    add_to_key(planned.adapter);
-    add_to_key(planned.scale);
-    add_to_key(planned.start_position);
+    attachment_key_ += std::to_string(reinterpret_cast<std::uintptr_t>(planned.adapter)) + ' ' +
+                       std::to_string(std::bit_cast<std::uint32_t>(planned.scale)) + ' ' +
+                       std::to_string(planned.start_position) + '\n';
     attachment_set_.push_back(planned);
   }
 }

@@ -244,7 +244,7 @@ void Loop::commit(std::span<const PlannedChunk> chunks, const StepPlan& plan) {
     LiveRequest& request = *running_[static_cast<std::size_t>(chunk.request)];
     row += chunk.n_tokens;
     if (plan.rows[static_cast<std::size_t>(row - 1)].is_output) {
-      outputs.push_back({&request, row - 1});
+      outputs.push_back({&request, engine_.logits(row - 1)});
     }
     const bool was_decode = request.n_pending() == 1;
     if (!was_decode) ServingCounters::add(counters_.n_prompt_tokens, chunk.n_tokens);
@@ -259,11 +259,9 @@ void Loop::commit(std::span<const PlannedChunk> chunks, const StepPlan& plan) {
 void Loop::sample(std::span<const Output> outputs) {
   std::atomic<std::size_t> next{0};
   auto* scratch = &scratch_;
-  const Engine& engine = engine_;
-  const auto work = [&next, &engine, scratch, outputs](int ith, int /*nth*/) {
+  const auto work = [&next, scratch, outputs](int ith, int /*nth*/) {
     for (std::size_t i = next++; i < outputs.size(); i = next++) {
-      outputs[i].request->choose(engine.logits(outputs[i].row),
-                                 (*scratch)[static_cast<std::size_t>(ith)]);
+      outputs[i].request->choose(outputs[i].logits, (*scratch)[static_cast<std::size_t>(ith)]);
     }
   };
   if (outputs.size() == 1) return work(0, 1);

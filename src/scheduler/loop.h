@@ -69,7 +69,7 @@ class Loop final : public GenerationService {
   using Message = std::variant<std::unique_ptr<LiveRequest>, CancelMessage, WakeMessage>;
   struct Output {
     LiveRequest* request = nullptr;
-    std::int32_t row = 0;
+    std::span<const float> logits;  // of the row that decides its next token
   };
 
   Status enqueue(Submission submission);

@@ -151,7 +151,7 @@ TEST_F(EngineStep, PlansThatWouldAbortLibllamaAreRefused) {
   const std::int32_t other = *engine_->acquire_sequence();
   for (const PlannedRow& row : rows(other, 0, 1).rows) plan.rows.push_back(row);
   plan.rows.push_back(
-      {.token = 5, .position = 2, .sequence = sequence, .is_output = false, .set = -1});
+      {.token = 5, .position = 0, .sequence = sequence, .is_output = false, .set = -1});
   expect_refused(plan, "contiguous");
 }
 
