@@ -55,6 +55,12 @@ Status LiveRequest::check() const {
                                 " tokens, prompt and answer together",
                             "prompt");
   }
+  const StopRules& stop = submission_.request.stop;
+  if (stop.max_tokens != -1 && stop.max_tokens < 1) {
+    return invalid_argument("max_tokens is " + std::to_string(stop.max_tokens) +
+                                "; it must be at least 1, or -1 for no limit",
+                            "max_tokens");
+  }
   const auto unknown = [&](TokenId token) { return !vocabulary_.contains(token); };
   if (std::any_of(tokens_.begin(), tokens_.end(), unknown)) {
     return invalid_argument("the prompt has a token that is not in the vocabulary", "prompt");

@@ -134,6 +134,8 @@ TEST_F(LoopTest, WhatCanNeverRunIsRefusedAtOnce) {
   request = ask_for("a");
   request.stop.token_ids = {std::numeric_limits<TokenId>::max()};
   expect_refused(request);
+  expect_refused(ask_for("a", 0));
+  expect_refused(ask_for("a", -2));
   request = ask_for("a");
   request.sampling.logit_bias = {{model_->vocabulary().size(), 1.0F}};
   expect_refused(request);
