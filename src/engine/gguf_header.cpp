@@ -139,7 +139,7 @@ void add_tensors(BaseModel& base, const gguf_context* gguf) {
 
 bool modules_are_proven_on(const std::string& architecture) {
   static const std::set<std::string> proven = {"llama",  "qwen2", "qwen3",
-                                                "gemma3", "phi3",  "qwen3moe"};
+                                               "gemma3", "phi3",  "qwen3moe"};
   return proven.contains(architecture);
 }
 
