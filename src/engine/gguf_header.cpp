@@ -128,12 +128,15 @@ void add_to_fingerprint(Sha256& sha, const GgufFile& file) {
   }
 }
 
-void add_tensors(BaseModel& base, const gguf_context* gguf) {
+void add_tensors(GgufHeader& header, const gguf_context* gguf) {
   for (std::int64_t i = 0; i < gguf_get_n_tensors(gguf); ++i) {
     BaseTensor tensor;
     const std::int64_t* ne = gguf_get_tensor_ne(gguf, i);
     std::copy(ne, ne + 4, tensor.ne.begin());
-    base.tensors.emplace(gguf_get_tensor_name(gguf, i), tensor);
+    if (ne[1] > 1) {
+      header.matrices_by_type[ggml_type_name(gguf_get_tensor_type(gguf, i))] += 1;
+    }
+    header.base.tensors.emplace(gguf_get_tensor_name(gguf, i), tensor);
   }
 }
 
@@ -181,7 +184,7 @@ Result<GgufHeader> read_gguf_header(const std::string& path) {
     GRAFT_ASSIGN_OR_RETURN(const GgufFile file, open_gguf(part));
     // Only the first part carries the metadata.
     if (part == header.paths.front()) GRAFT_RETURN_IF_ERROR(add_metadata(header.base, file));
-    add_tensors(header.base, file.gguf.get());
+    add_tensors(header, file.gguf.get());
     add_to_fingerprint(sha, file);
     header.file_bytes += file.bytes.bytes().size();
   }

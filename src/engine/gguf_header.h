@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct GgufHeader {
   BaseModel base;                  // without the dimensions that Model asks libllama for
   std::vector<std::string> paths;  // all files of a split model, in order
   std::uint64_t file_bytes = 0;    // of all of them
+  std::map<std::string, std::int32_t> matrices_by_type;  // how many matrices are "q4_0", ...
 };
 
 // Errors: kNotFound, kDataCorrupt when it is no readable GGUF file or a part is missing or cut off,

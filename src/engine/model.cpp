@@ -64,6 +64,7 @@ Result<std::unique_ptr<Model>> Model::load(const ModelOptions& options) {
   GRAFT_ASSIGN_OR_RETURN(model->vocabulary_,
                          Vocabulary::create(llama_model_get_vocab(model->handle())));
   model->base_ = std::move(header.base);
+  model->facts_.matrices_by_type = std::move(header.matrices_by_type);
   model->complete_base();
   model->read_facts(options.path);
   return model;

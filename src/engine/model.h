@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -32,6 +33,7 @@ struct ModelFacts {
   std::uint64_t n_parameters = 0;
   std::int32_t n_ctx_train = 0;
   bool has_sliding_window = false;
+  std::map<std::string, std::int32_t> matrices_by_type;  // how many matrices are "q4_0", ...
 };
 
 class Model {

@@ -1,0 +1,93 @@
+// What a command line asks for: one plain struct per subcommand, as parse_command_line() fills it,
+// ranges checked. No behaviour; any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/log.h"
+#include "core/request.h"
+#include "engine/engine_options.h"
+#include "modules/residency/resident_adapter.h"
+#include "modules/store/load_module.h"
+
+namespace graft::cli {
+
+struct ModuleFlag {
+  ModuleSource source;
+  float scale = 1.0F;  // chat only: NAME=PATH:SCALE
+};
+
+// What every subcommand that loads a model takes.
+struct ModelFlags {
+  std::string path;
+  std::vector<ModuleFlag> modules;
+  EngineOptions engine;
+  Precision precision = Precision::kFile;
+  bool use_mmap = true;
+  LogOptions log = {.level = LogLevel::kWarning};
+};
+
+struct ServeCommand {
+  ModelFlags model;
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 8080;
+  bool allow_remote = false;
+  bool allow_special_in_input = false;
+  std::vector<std::string> served_names;
+  std::int32_t default_max_tokens = -1;
+  std::int32_t max_waiting = 1024;
+  std::size_t max_connections = 1024;
+  int n_io_threads = 1;
+  std::chrono::seconds shutdown_timeout{30};
+};
+
+struct ChatCommand {
+  ModelFlags model;
+  std::string prompt;  // empty = interactive
+  std::string system;
+  SamplingParams sampling;
+  StopRules stop;
+};
+
+struct InspectCommand {
+  std::string path;
+  bool json = false;
+};
+
+struct ProbeCommand {
+  ModelFlags model;  // with one module
+  std::vector<std::string> prompts;
+  float scale = 1.0F;
+  bool every_site = false;
+};
+
+struct DoctorCommand {
+  ModelFlags model;  // with one module at most
+};
+
+struct BenchCommand {
+  ModelFlags model;
+  std::int32_t n_streams = 8;
+  std::int32_t n_prompt_tokens = 96;
+  std::int32_t n_max_tokens = 64;
+};
+
+// The command line is answered with a text: help, version, licences, or what is wrong with it.
+struct SayCommand {
+  std::string text;
+  int exit_code = 0;  // 0 goes to standard output, others to standard error
+};
+
+using Command = std::variant<SayCommand, ServeCommand, ChatCommand, InspectCommand, ProbeCommand,
+                             DoctorCommand, BenchCommand>;
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailure = 1;
+inline constexpr int kExitUsage = 2;
+
+}  // namespace graft::cli

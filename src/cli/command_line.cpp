@@ -1,0 +1,152 @@
+#include "cli/command_line.h"
+
+#include <arpa/inet.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "cli/flags.h"
+#include "cli/help_page.h"
+#include "cli/licences.h"
+
+namespace graft::cli {
+namespace {
+
+Command usage_fault(const std::string& message, const std::string& subcommand) {
+  return SayCommand{"graft: " + message + "\nTry 'graft" +
+                        (subcommand.empty() ? "" : " " + subcommand) + " --help'.\n",
+                    kExitUsage};
+}
+
+bool is_loopback(const std::string& host) {
+  if (host == "localhost") return true;
+  in_addr v4{};
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  in6_addr v6{};
+  return inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+Status check_serve(const ServeCommand& command) {
+  if (!command.allow_remote && !is_loopback(command.host)) {
+    return invalid_argument("--host " + command.host +
+                            " can be reached from other machines, and there are no API keys; "
+                            "--allow-remote says that this is wanted");
+  }
+  for (const std::string& name : command.served_names) {
+    if (name.empty() || name.size() > 200) {
+      return invalid_argument("--served-model-name: a name has 1 to 200 bytes");
+    }
+    for (const ModuleFlag& module : command.model.modules) {
+      if (module.source.name == name) {
+        return invalid_argument("'" + name + "' would be both the base and a module");
+      }
+    }
+  }
+  return {};
+}
+
+// All subcommands with what they fill in; exactly one of them was given when parsing succeeds.
+struct Grammar {
+  CLI::App app{about_graft(), "graft"};
+  RawFlags raw;
+  ServeCommand serve;
+  ChatCommand chat;
+  InspectCommand inspect;
+  ProbeCommand probe;
+  DoctorCommand doctor;
+  BenchCommand bench;
+  CLI::App* module_app = nullptr;
+  bool wants_version = false;
+  bool wants_licences = false;
+
+  Grammar();
+  CLI::App* add(CLI::App& parent, const char* name);
+  Command finish();
+  Result<Command> finish_checked();
+  std::string chosen() const;
+};
+
+CLI::App* Grammar::add(CLI::App& parent, const char* name) {
+  const HelpPage page = help_page(name);
+  CLI::App* sub = parent.add_subcommand(name, page.description);
+  sub->footer(page.footer);
+  return sub;
+}
+
+Grammar::Grammar() {
+  app.formatter(make_help_formatter());
+  app.footer(help_page("graft").footer);
+  app.add_flag("--version", wants_version, "Print the version.");
+  app.add_flag("--licenses,--licences", wants_licences, "Print the licences of all parts.");
+  add_serve_flags(*add(app, "serve"), serve, raw);
+  add_chat_flags(*add(app, "chat"), chat, raw);
+  module_app = add(app, "module");
+  add_inspect_flags(*add(*module_app, "inspect"), inspect);
+  add_probe_flags(*add(*module_app, "probe"), probe, raw);
+  module_app->require_subcommand(1);
+  add_doctor_flags(*add(app, "doctor"), doctor, raw);
+  add_bench_flags(*add(app, "bench"), bench, raw);
+  app.require_subcommand(0, 1);
+}
+
+std::string Grammar::chosen() const {
+  std::string path;
+  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    path += (path.empty() ? "" : " ") + at->get_name();
+  }
+  return path;
+}
+
+Result<Command> Grammar::finish_checked() {
+  const std::string name = chosen();
+  if (name == "serve") {
+    GRAFT_RETURN_IF_ERROR(finish_model_flags(raw, false, serve.model));
+    GRAFT_RETURN_IF_ERROR(check_serve(serve));
+    return Command(serve);
+  }
+  if (name == "chat") {
+    GRAFT_RETURN_IF_ERROR(finish_model_flags(raw, true, chat.model));
+    return Command(chat);
+  }
+  if (name == "module inspect") return Command(inspect);
+  if (!raw.module_path.empty()) raw.modules = {"module=" + raw.module_path};
+  if (name == "module probe") {
+    GRAFT_RETURN_IF_ERROR(finish_model_flags(raw, false, probe.model));
+    return Command(probe);
+  }
+  if (name == "doctor") {
+    GRAFT_RETURN_IF_ERROR(finish_model_flags(raw, false, doctor.model));
+    return Command(doctor);
+  }
+  bench.model.engine.max_seqs = bench.n_streams;
+  GRAFT_RETURN_IF_ERROR(finish_model_flags(raw, false, bench.model));
+  return Command(bench);
+}
+
+Command Grammar::finish() {
+  if (wants_version) return SayCommand{"graft " GRAFT_VERSION "\n", kExitOk};
+  if (wants_licences) return SayCommand{licences_text(), kExitOk};
+  if (app.get_subcommands().empty()) return SayCommand{app.help(), kExitUsage};
+  auto command = finish_checked();
+  if (!command) return usage_fault(command.error().message, chosen());
+  return std::move(*command);
+}
+
+}  // namespace
+
+Command parse_command_line(const std::vector<std::string>& arguments) {
+  Grammar grammar;
+  try {
+    // CLI11 takes them last first.
+    grammar.app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    return SayCommand{grammar.app.help(), kExitOk};
+  } catch (const CLI::ParseError& error) {
+    return usage_fault(error.what(), grammar.chosen());
+  }
+  return grammar.finish();
+}
+
+}  // namespace graft::cli

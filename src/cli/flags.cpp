@@ -1,0 +1,331 @@
+#include "cli/flags.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "router/resolve.h"
+
+namespace graft::cli {
+namespace {
+
+constexpr double kMaxInt = std::numeric_limits<std::int32_t>::max();
+
+std::optional<double> parse_number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::string shown(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.10g", value);
+  return text;
+}
+
+CLI::Validator in_range(double low, double high, bool whole) {
+  const auto check = [=](std::string& text) -> std::string {
+    const std::optional<double> value = parse_number(text);
+    if (value && *value >= low && *value <= high && (!whole || *value == std::floor(*value))) {
+      text = whole ? std::to_string(static_cast<std::int64_t>(*value)) : text;
+      return "";
+    }
+    return "'" + text.substr(0, 40) + "' is not " + (whole ? "a whole number" : "a number") +
+           " from " + shown(low) + " to " + shown(high);
+  };
+  return {check, "", "range"};
+}
+
+CLI::Validator one_of(std::vector<std::string> words) {
+  const auto check = [words = std::move(words)](std::string& text) -> std::string {
+    std::string all;
+    for (const std::string& word : words) {
+      if (word == text) return "";
+      all += (all.empty() ? "" : ", ") + word;
+    }
+    return "'" + text.substr(0, 40) + "' is not one of: " + all;
+  };
+  return {check, "", "one of"};
+}
+
+struct Limits {
+  double low = 0;
+  double high = 0;
+};
+
+template <typename T>
+CLI::Option* add_whole(CLI::App& app, const char* name, T& value, Limits limits, const char* text) {
+  return app.add_option(name, value, text)
+      ->check(in_range(limits.low, limits.high, true))
+      ->type_name("N");
+}
+
+template <typename T>
+CLI::Option* add_number(CLI::App& app, const char* name, T& value, Limits limits,
+                        const char* text) {
+  return app.add_option(name, value, text)
+      ->check(in_range(limits.low, limits.high, false))
+      ->type_name("X");
+}
+
+void add_model_flags(CLI::App& app, ModelFlags& flags, RawFlags& raw) {
+  app.add_option("MODEL", flags.path, "The base model: a GGUF file, or any part of a split one.")
+      ->required()
+      ->type_name("");
+  add_whole(app, "--ctx", flags.engine.n_ctx, {256, 1 << 24},
+            "Cells of the key/value memory, one per token, shared by all sequences. Default 4096.")
+      ->group("Capacity");
+  add_whole(app, "--batch", flags.engine.n_batch, {1, 1 << 16},
+            "Most tokens that one step computes, prompts and answers together; at least "
+            "--max-seqs. Default 512.")
+      ->group("Capacity");
+  add_whole(app, "--threads,-t", flags.engine.n_threads, {1, 512},
+            "Threads that compute. Default: one per processor.")
+      ->group("Capacity");
+  app.add_option("--cache-type", raw.cache_type,
+                 "Type of cached keys and values: f16, f32 or q8_0. Default f16.")
+      ->check(one_of({"f16", "f32", "q8_0"}))
+      ->type_name("TYPE")
+      ->group("Capacity");
+  app.add_flag("!--no-mmap", flags.use_mmap,
+               "Read the model into memory instead of mapping its file.")
+      ->group("Capacity");
+  app.add_option("--module-precision", raw.precision,
+                 "How adapters are kept: file (as the file has them, the default), f16, or q8_0 "
+                 "(smaller and faster, but lossy; the error is printed).")
+      ->check(one_of({"file", "f16", "q8_0"}))
+      ->type_name("TYPE")
+      ->group("Modules");
+  app.add_option("--log-level", raw.log_level, "debug, info, warning, error or off.")
+      ->check(one_of({"debug", "info", "warning", "error", "off"}))
+      ->type_name("LEVEL")
+      ->group("Logging");
+  app.add_flag("--log-json", flags.log.json, "Log one JSON object per line.")->group("Logging");
+}
+
+void add_max_seqs(CLI::App& app, ModelFlags& flags) {
+  add_whole(app, "--max-seqs", flags.engine.max_seqs, {1, kMaxSequences},
+            "Requests computed at once; others wait. Default 16.")
+      ->group("Capacity");
+}
+
+void add_module_flags(CLI::App& app, RawFlags& raw, const char* names, const char* form,
+                      const char* text) {
+  app.add_option(names, raw.modules, text)
+      ->type_name(form)
+      ->allow_extra_args(false)
+      ->group("Modules");
+}
+
+LogLevel to_log_level(const std::string& name) {
+  if (name == "debug") return LogLevel::kDebug;
+  if (name == "info") return LogLevel::kInfo;
+  if (name == "warning") return LogLevel::kWarning;
+  return name == "error" ? LogLevel::kError : LogLevel::kOff;
+}
+
+void add_network_flags(CLI::App& app, ServeCommand& command) {
+  app.add_option("--host", command.host, "Address to listen on. Default 127.0.0.1.")
+      ->type_name("ADDRESS")
+      ->group("Network");
+  add_whole(app, "--port,-p", command.port, {0, 65535},
+            "Port to listen on; 0 takes any free one, which the ready line names. Default 8080.")
+      ->group("Network");
+  app.add_flag("--allow-remote", command.allow_remote,
+               "Allow a --host that other machines can reach. There are no API keys: whoever "
+               "reaches the port may use the model.")
+      ->group("Network");
+  add_whole(app, "--max-connections", command.max_connections, {1, 65536},
+            "Open connections; more are turned away with 503. Default 1024.")
+      ->group("Network");
+  add_whole(app, "--io-threads", command.n_io_threads, {1, 64},
+            "Threads that read and write sockets. Default 1.")
+      ->group("Network");
+  app.add_option_function<std::int32_t>(
+         "--shutdown-timeout",
+         [&command](std::int32_t value) { command.shutdown_timeout = std::chrono::seconds(value); },
+         "Seconds that running answers get to finish after SIGTERM or SIGINT. Default 30.")
+      ->check(in_range(0, 86400, true))
+      ->type_name("SECONDS")
+      ->group("Network");
+}
+
+void add_sampling_flags(CLI::App& app, ChatCommand& command) {
+  SamplingParams& sampling = command.sampling;
+  const std::string group = "Sampling";
+  add_number(app, "--temperature", sampling.temperature, {0, 2},
+             "0 always takes the likeliest token. Default 0.7.")
+      ->group(group);
+  add_whole(app, "--top-k", sampling.top_k, {0, kMaxInt}, "Likeliest tokens kept; 0 keeps all.")
+      ->group(group);
+  add_number(app, "--top-p", sampling.top_p, {1e-6, 1},
+             "Smallest set of tokens with that probability. Default 0.95.")
+      ->group(group);
+  add_number(app, "--min-p", sampling.min_p, {0, 1},
+             "Drops tokens less likely than this part of the likeliest. Default 0.")
+      ->group(group);
+  add_number(app, "--repetition-penalty", sampling.repetition_penalty, {0.01, 10},
+             "Above 1 makes repeated tokens less likely. Default 1.")
+      ->group(group);
+  app.add_option("--seed", sampling.seed, "The same seed gives the same answer.")
+      ->check(in_range(0, 4294967295.0, true))
+      ->type_name("N")
+      ->group(group);
+  add_whole(app, "--max-tokens,-n", command.stop.max_tokens, {1, kMaxInt},
+            "Longest answer. Default: until the context ends.")
+      ->group(group);
+  app.add_option("--stop", command.stop.strings, "Text that ends the answer; repeatable.")
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
+      ->group(group);
+}
+
+}  // namespace
+
+Result<ModuleFlag> parse_module_flag(const std::string& text, bool with_scale) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals + 1 == text.size()) {
+    return invalid_argument("--module: '" + text.substr(0, 200) + "' is not NAME=PATH" +
+                            (with_scale ? " or NAME=PATH:SCALE" : ""));
+  }
+  ModuleFlag flag{{text.substr(0, equals), text.substr(equals + 1)}, 1.0F};
+  if (Status name = check_module_name(flag.source.name); !name) {
+    return invalid_argument("--module: " + name.error().message);
+  }
+  const std::size_t colon = flag.source.path.rfind(':');
+  if (!with_scale || colon == std::string::npos || colon == 0) return flag;
+  // A path may hold a colon: only a number behind the last one is a scale.
+  const auto scale = parse_number(std::string_view(flag.source.path).substr(colon + 1));
+  if (!scale) return flag;
+  if (std::fabs(*scale) > static_cast<double>(kMaxModuleScale)) {
+    return invalid_argument("--module " + flag.source.name + ": the scale must be from -" +
+                            shown(static_cast<double>(kMaxModuleScale)) + " to " +
+                            shown(static_cast<double>(kMaxModuleScale)));
+  }
+  flag.scale = static_cast<float>(*scale);
+  flag.source.path.resize(colon);
+  return flag;
+}
+
+Status finish_model_flags(const RawFlags& raw, bool with_scales, ModelFlags& flags) {
+  for (const std::string& text : raw.modules) {
+    GRAFT_ASSIGN_OR_RETURN(ModuleFlag module, parse_module_flag(text, with_scales));
+    for (const ModuleFlag& earlier : flags.modules) {
+      if (earlier.source.name == module.source.name) {
+        return invalid_argument("--module: two modules are named '" + module.source.name + "'");
+      }
+    }
+    flags.modules.push_back(std::move(module));
+  }
+  flags.engine.kv_type = raw.cache_type == "f32"    ? KvType::kF32
+                         : raw.cache_type == "q8_0" ? KvType::kQ8_0
+                                                    : KvType::kF16;
+  flags.precision = raw.precision == "f16"    ? Precision::kF16
+                    : raw.precision == "q8_0" ? Precision::kQ8_0
+                                              : Precision::kFile;
+  if (!raw.log_level.empty()) flags.log.level = to_log_level(raw.log_level);
+  if (flags.engine.n_batch < flags.engine.max_seqs) {
+    return invalid_argument("--batch is " + std::to_string(flags.engine.n_batch) +
+                            "; it must be at least --max-seqs, which is " +
+                            std::to_string(flags.engine.max_seqs));
+  }
+  return {};
+}
+
+void add_serve_flags(CLI::App& app, ServeCommand& command, RawFlags& raw) {
+  command.model.log.level = LogLevel::kInfo;
+  add_model_flags(app, command.model, raw);
+  add_max_seqs(app, command.model);
+  add_module_flags(app, raw, "--module,-m,--lora-modules", "NAME=PATH",
+                   "An adapter under a name: a PEFT directory or a GGUF file. Repeatable.");
+  app.add_option("--served-model-name", command.served_names,
+                 "A further name of the base, reported first; repeatable. The base also answers to "
+                 "'base' and to its file's stem.")
+      ->type_name("NAME")
+      ->allow_extra_args(false)
+      ->group("Network");
+  add_network_flags(app, command);
+  add_whole(app, "--default-max-tokens", command.default_max_tokens, {1, kMaxInt},
+            "Longest chat answer when a request names no limit. Default: until the context ends.")
+      ->group("Capacity");
+  add_whole(app, "--max-waiting", command.max_waiting, {1, 100000},
+            "Requests that may wait; more are answered with 429. Default 1024.")
+      ->group("Capacity");
+  app.add_flag("--allow-special-in-input", command.allow_special_in_input,
+               "Control tokens written in chat messages count. Off: they are plain text.")
+      ->group("Network");
+}
+
+void add_chat_flags(CLI::App& app, ChatCommand& command, RawFlags& raw) {
+  command.sampling.temperature = 0.7F;
+  command.sampling.top_p = 0.95F;
+  command.model.engine.max_seqs = 1;
+  add_model_flags(app, command.model, raw);
+  add_module_flags(app, raw, "--module,-m", "NAME=PATH[:SCALE]",
+                   "An adapter that shapes the answers, with a weight (default 1). Repeatable: "
+                   "several add up.");
+  app.add_option("--prompt,-p", command.prompt, "One question; its answer is all that is printed.")
+      ->type_name("TEXT")
+      ->group("Conversation");
+  app.add_option("--system", command.system, "The system message.")
+      ->type_name("TEXT")
+      ->group("Conversation");
+  add_sampling_flags(app, command);
+}
+
+void add_inspect_flags(CLI::App& app, InspectCommand& command) {
+  app.add_option("PATH", command.path, "A PEFT directory or a GGUF file.")
+      ->required()
+      ->type_name("");
+  app.add_flag("--json", command.json, "Print one JSON object instead of text.");
+}
+
+void add_probe_flags(CLI::App& app, ProbeCommand& command, RawFlags& raw) {
+  command.model.engine.max_seqs = 32;
+  command.model.engine.n_ctx = 1024;
+  add_model_flags(app, command.model, raw);
+  app.add_option("PATH", raw.module_path, "The adapter: a PEFT directory or a GGUF file.")
+      ->required()
+      ->type_name("");
+  app.add_option("--prompt,-p", command.prompts,
+                 "Text on which logits are compared; repeatable. Default: four short texts.")
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
+      ->group("Probe");
+  add_number(app, "--scale", command.scale, {-100, 100}, "The request's weight. Default 1.")
+      ->group("Probe");
+  app.add_flag("--sites", command.every_site, "List every site, not only each kind of site.")
+      ->group("Probe");
+}
+
+void add_doctor_flags(CLI::App& app, DoctorCommand& command, RawFlags& raw) {
+  add_model_flags(app, command.model, raw);
+  add_max_seqs(app, command.model);
+  app.add_option("--module,-m", raw.module_path,
+                 "An adapter to examine: a PEFT directory or a GGUF file.")
+      ->type_name("PATH")
+      ->group("Modules");
+}
+
+void add_bench_flags(CLI::App& app, BenchCommand& command, RawFlags& raw) {
+  add_model_flags(app, command.model, raw);
+  add_module_flags(app, raw, "--module,-m", "NAME=PATH",
+                   "An adapter; stream i gets module i, round and round. Repeatable.");
+  add_whole(app, "--streams", command.n_streams, {1, kMaxSequences}, "Requests at once. Default 8.")
+      ->group("Load");
+  add_whole(app, "--prompt-tokens", command.n_prompt_tokens, {1, 1 << 20},
+            "Tokens of each prompt, all different. Default 96.")
+      ->group("Load");
+  add_whole(app, "--max-tokens,-n", command.n_max_tokens, {1, 1 << 20},
+            "Tokens generated per request. Default 64.")
+      ->group("Load");
+}
+
+}  // namespace graft::cli

@@ -1,0 +1,184 @@
+// The program: parses the command line and runs one subcommand. Serving is wired here, the only
+// place that knows every folder: model and engine, the loop on its thread, names, the API, sockets.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "api/service.h"
+#include "api/text_prompt_builder.h"
+#include "base/log.h"
+#include "cli/command_line.h"
+#include "cli/loading.h"
+#include "cli/run.h"
+#include "cli/stop_signal.h"
+#include "http/http_server.h"
+#include "router/registry_snapshot.h"
+#include "scheduler/loop.h"
+#include "text/chat_template.h"
+
+namespace graft {
+namespace {
+
+using cli::ServeCommand;
+
+// The names of the base, each once, the one to report first.
+std::vector<std::string> base_names(const ServeCommand& command) {
+  std::vector<std::string> names = command.served_names;
+  for (std::string name :
+       {std::string("base"), std::filesystem::path(command.model.path).stem().string()}) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      names.push_back(std::move(name));
+    }
+  }
+  return names;
+}
+
+Result<std::shared_ptr<const RegistrySnapshot>> make_registry(
+    const ServeCommand& command, std::vector<std::shared_ptr<const ModuleVersion>> modules) {
+  auto registry = std::make_shared<RegistrySnapshot>();
+  registry->base_names = base_names(command);
+  for (const auto& module : modules) {
+    for (const std::string& name : registry->base_names) {
+      if (name != module->name) continue;
+      return invalid_argument("module '" + name + "' (" + module->path +
+                              "): the base answers to that name");
+    }
+  }
+  registry->modules = std::move(modules);
+  return std::shared_ptr<const RegistrySnapshot>(std::move(registry));
+}
+
+// A model without a usable template still serves completions.
+std::unique_ptr<ChatTemplate> make_chat_template(const Model& model) {
+  auto made = ChatTemplate::create(model.handle());
+  if (made) return std::move(*made);
+  log_warning("no chat: " + made.error().message);
+  return nullptr;
+}
+
+void log_module(const ModuleVersion& module) {
+  char text[96];
+  std::snprintf(text, sizeof text, ", rank %lld, %.2f MiB resident, digest %.12s",
+                static_cast<long long>(module.resident->max_rank()),
+                static_cast<double>(module.resident->arena_bytes()) / (1 << 20),
+                module.digest().c_str());
+  log_info("module '" + module.name + "': " + module.description->report.format + text);
+  for (const std::string& note : module.description->report.notes) {
+    log_info("module '" + module.name + "': " + note);
+  }
+  if (module.resident->packing_error() > 0) {
+    std::snprintf(text, sizeof text, "packing error %.2g of a row's largest value",
+                  module.resident->packing_error());
+    log_info("module '" + module.name + "': " + text);
+  }
+}
+
+api::ModelFacts api_facts(const ServeCommand& command, const cli::LoadedModel& loaded) {
+  api::ModelFacts facts;
+  facts.n_context_tokens = loaded.engine->max_sequence_tokens();
+  facts.n_vocab = loaded.model->vocabulary().size();
+  facts.max_choices = std::min(facts.max_choices, loaded.engine->max_sequences());
+  facts.base_digest = loaded.model->base().digest;
+  facts.created_unix_s = std::chrono::duration_cast<std::chrono::seconds>(
+                             std::chrono::system_clock::now().time_since_epoch())
+                             .count();
+  facts.default_max_tokens = command.default_max_tokens;
+  return facts;
+}
+
+std::string ready_line(const ServeCommand& command, std::uint16_t port,
+                       const RegistrySnapshot& registry) {
+  const bool is_v6 = command.host.find(':') != std::string::npos;
+  std::string line = "ready: http://" + (is_v6 ? "[" + command.host + "]" : command.host) + ":" +
+                     std::to_string(port) + "  model " + registry.base_names.front() + " (" +
+                     std::filesystem::path(command.model.path).filename().string() + ")  modules";
+  for (const auto& module : registry.modules) line += " " + module->name;
+  if (registry.modules.empty()) line += " none";
+  return line;
+}
+
+// Runs until a signal asks to stop, then lets answers finish.
+Status serve_until_stopped(const ServeCommand& command, cli::LoadedModel& loaded) {
+  GRAFT_ASSIGN_OR_RETURN(auto names, make_registry(command, loaded.modules));
+  const Snapshot<RegistrySnapshot> registry(names);
+  const auto chat_template = make_chat_template(*loaded.model);
+  const api::TextPromptBuilder prompts(loaded.model->vocabulary(), chat_template.get(),
+                                       command.allow_special_in_input);
+  Loop loop(*loaded.engine, {.max_waiting = command.max_waiting});
+  api::Service service({loop, registry, prompts, api_facts(command, loaded)});
+  HttpOptions options;
+  options.host = command.host;
+  options.port = command.port;
+  options.n_io_threads = command.n_io_threads;
+  options.max_connections = command.max_connections;
+  GRAFT_ASSIGN_OR_RETURN(const auto server, HttpServer::start(options, service));
+  service.set_state(api::Service::State::kReady);
+  std::cout << ready_line(command, server->port(), *names) << std::endl;
+
+  cli::wait_for_stop();
+  log_info("stopping: running answers have " + std::to_string(command.shutdown_timeout.count()) +
+           " s to finish; another signal ends at once");
+  server->drain(command.shutdown_timeout);
+  loop.stop(std::chrono::milliseconds(0));
+  return {};
+}
+
+int serve(const ServeCommand& command) {
+  auto loaded = cli::load(command.model);
+  if (!loaded) return cli::report(loaded.error());
+  log_info(loaded->model->facts().description + ", " + std::to_string(loaded->engine->n_threads()) +
+           " threads, " + std::to_string(loaded->engine->cells().n_cells()) + " cells, " +
+           std::to_string(loaded->engine->max_sequences()) + " sequences");
+  for (const auto& module : loaded->modules) log_module(*module);
+  const Status served = serve_until_stopped(command, *loaded);
+  return served ? cli::kExitOk : cli::report(served.error());
+}
+
+int say(const cli::SayCommand& command) {
+  std::fputs(command.text.c_str(), command.exit_code == cli::kExitOk ? stdout : stderr);
+  return command.exit_code;
+}
+
+template <typename T>
+void prepare_log(const T& command) {
+  if constexpr (requires { command.model.log; }) {
+    init_log(command.model.log);
+    cli::install_stop_signal();
+  }
+}
+
+int run(const cli::Command& command) {
+  return std::visit(
+      [](const auto& one) {
+        prepare_log(one);
+        if constexpr (std::is_same_v<decltype(one), const cli::SayCommand&>) {
+          return say(one);
+        } else if constexpr (std::is_same_v<decltype(one), const ServeCommand&>) {
+          return serve(one);
+        } else {
+          return cli::run(one);
+        }
+      },
+      command);
+}
+
+}  // namespace
+}  // namespace graft
+
+int main(int argc, char** argv) {
+  try {
+    return graft::run(
+        graft::cli::parse_command_line(std::vector<std::string>(argv + 1, argv + argc)));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "graft: %s\n", error.what());
+    return graft::cli::kExitFailure;
+  }
+}
