@@ -334,20 +334,29 @@ void AttentionStep::fold_block(const Node& node, std::int32_t index, int head,
   }
 }
 
+void AttentionStep::run_item(Node& node, std::int32_t item, Scratch& scratch) {
+  const int head = item % node.n_heads_k;
+  if (node.split) {
+    run_chunk_item(node, item / node.n_heads_k, head, scratch);
+    node.n_finished.fetch_add(1, std::memory_order_release);
+  } else {
+    run_block(node, node.mask->blocks[static_cast<std::size_t>(item / node.n_heads_k)], head,
+              scratch);
+  }
+}
+
 void AttentionStep::compute(std::size_t index, int ith, int nth) {
   Node& node = nodes_[index];
   Scratch& scratch = scratch_[static_cast<std::size_t>(ith)];
   const std::int32_t n_items = node.n_items();
+  // With work enough, a thread takes all heads of a block: their keys and values lie side by side.
+  const std::int32_t n_grab =
+      n_items >= nth * kItemsPerThread * node.n_heads_k ? node.n_heads_k : 1;
   for (;;) {
-    const std::int32_t item = node.next_item.fetch_add(1, std::memory_order_relaxed);
-    if (item >= n_items) break;
-    const int head = item % node.n_heads_k;
-    if (node.split) {
-      run_chunk_item(node, item / node.n_heads_k, head, scratch);
-      node.n_finished.fetch_add(1, std::memory_order_release);
-    } else {
-      run_block(node, node.mask->blocks[static_cast<std::size_t>(item / node.n_heads_k)], head,
-                scratch);
+    const std::int32_t first = node.next_item.fetch_add(n_grab, std::memory_order_relaxed);
+    if (first >= n_items) break;
+    for (std::int32_t item = first; item < std::min(first + n_grab, n_items); ++item) {
+      run_item(node, item, scratch);
     }
   }
   if (!node.split) return;

@@ -94,6 +94,7 @@ class AttentionStep {
   void run_chunk(const Node& node, const RowBlock& block, std::int32_t chunk, int head,
                  Scratch& scratch) const;
   void run_block(const Node& node, const RowBlock& block, int head, Scratch& scratch) const;
+  void run_item(Node& node, std::int32_t item, Scratch& scratch);
   void run_chunk_item(const Node& node, std::int32_t item, int head, Scratch& scratch);
   void fold_block(const Node& node, std::int32_t block, int head, Scratch& scratch);
   static void write_query(const Node& node, const RowBlock& block, int head, int query, float max,

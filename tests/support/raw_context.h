@@ -51,6 +51,7 @@ struct RawOptions {
   std::uint32_t n_batch = 512;
   std::uint32_t n_seqs = 8;
   std::int32_t n_threads = test_threads();
+  std::uint32_t poll = 50;
   bool grafter = true;     // false: plain libllama
   bool attention = true;
   bool unified = true;
@@ -75,12 +76,14 @@ class RawContext {
                                                      : LLAMA_FLASH_ATTN_TYPE_DISABLED;
     if (options.grafter) {
       grafter_ = std::make_unique<Grafter>(
-          GrafterOptions{.n_threads = options.n_threads, .attention = options.attention});
+          GrafterOptions{.n_threads = options.n_threads, .poll = options.poll,
+                         .attention = options.attention});
       const Grafter::Binding binding(*grafter_);
       context_ = llama_init_from_model(model, params);
     } else {
       context_ = llama_init_from_model(model, params);
       ggml_threadpool_params pool = ggml_threadpool_params_default(options.n_threads);
+      pool.poll = options.poll;
       pool_ = ggml_threadpool_new(&pool);
       if (context_ != nullptr) llama_attach_threadpool(context_, pool_, pool_);
     }
