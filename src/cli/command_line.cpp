@@ -77,6 +77,7 @@ CLI::App* Grammar::add(CLI::App& parent, const char* name) {
 Grammar::Grammar() {
   app.formatter(make_help_formatter());
   app.footer(help_page("graft").footer);
+  app.set_help_flag("--help,-h", "Print this page.");
   app.add_flag("--version", wants_version, "Print the version.");
   app.add_flag("--licenses,--licences", wants_licences, "Print the licences of all parts.");
   add_serve_flags(*add(app, "serve"), serve, raw);
@@ -111,7 +112,7 @@ Result<Command> Grammar::finish_checked() {
     return Command(chat);
   }
   if (name == "module inspect") return Command(inspect);
-  if (!raw.module_path.empty()) raw.modules = {"module=" + raw.module_path};
+  if (!raw.module_path.empty()) raw.modules = {"examined=" + raw.module_path};
   if (name == "module probe") {
     GRAFT_RETURN_IF_ERROR(finish_model_flags(raw, false, probe.model));
     return Command(probe);

@@ -36,8 +36,12 @@ class HelpFormatter : public CLI::Formatter {
     // CLI11 asks for the page of the subcommand that was given.
     std::string page = make_usage(app, std::move(name)) + "\n" + wrapped(app->get_description(), 0);
     page += make_positionals(app) + make_groups(app, mode) + make_subcommands(app, mode);
-    const std::string footer = app->get_footer();
-    return footer.empty() ? page : page + "\n" + footer;
+    if (const std::string footer = app->get_footer(); !footer.empty()) page += "\n" + footer;
+    // CLI11 puts an empty line of its own between groups.
+    for (std::size_t at = 0; (at = page.find("\n\n\n", at)) != std::string::npos;) {
+      page.erase(at, 1);
+    }
+    return page;
   }
 
   std::string make_usage(const CLI::App* app, std::string name) const override {

@@ -1,0 +1,208 @@
+#include "cli/command_line.h"
+
+#include <gtest/gtest.h>
+
+#include "cli/flags.h"
+
+namespace graft::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+template <typename T>
+T parsed(const Words& words) {
+  Command command = parse_command_line(words);
+  if (const auto* said = std::get_if<SayCommand>(&command)) ADD_FAILURE() << said->text;
+  const T* wanted = std::get_if<T>(&command);
+  EXPECT_NE(wanted, nullptr);
+  return wanted == nullptr ? T{} : *wanted;
+}
+
+void expect_usage(const Words& words, const std::string& part) {
+  const Command command = parse_command_line(words);
+  const auto* said = std::get_if<SayCommand>(&command);
+  ASSERT_NE(said, nullptr) << "accepted, though wrong: " << part;
+  EXPECT_EQ(said->exit_code, kExitUsage);
+  EXPECT_NE(said->text.find(part), std::string::npos) << said->text;
+}
+
+TEST(CommandLine, ServeHasDefaults) {
+  const auto serve = parsed<ServeCommand>({"serve", "m.gguf"});
+  EXPECT_EQ(serve.model.path, "m.gguf");
+  EXPECT_EQ(serve.host, "127.0.0.1");
+  EXPECT_EQ(serve.port, 8080);
+  EXPECT_EQ(serve.model.engine.n_ctx, 4096);
+  EXPECT_EQ(serve.model.engine.max_seqs, 16);
+  EXPECT_EQ(serve.model.engine.n_threads, 0);
+  EXPECT_EQ(serve.model.precision, Precision::kFile);
+  EXPECT_EQ(serve.model.log.level, LogLevel::kInfo);
+  EXPECT_EQ(serve.default_max_tokens, -1);
+  EXPECT_TRUE(serve.model.use_mmap);
+  EXPECT_FALSE(serve.allow_remote);
+}
+
+TEST(CommandLine, ServeTakesAllFlags) {
+  const auto serve = parsed<ServeCommand>({"serve",
+                                           "--module",
+                                           "a=x",
+                                           "m.gguf",
+                                           "--module",
+                                           "b/c=y=z",
+                                           "--host",
+                                           "::1",
+                                           "--port",
+                                           "0",
+                                           "--ctx",
+                                           "8192",
+                                           "--max-seqs",
+                                           "4",
+                                           "--batch",
+                                           "64",
+                                           "--threads",
+                                           "2",
+                                           "--served-model-name",
+                                           "n1",
+                                           "--served-model-name",
+                                           "n2",
+                                           "--cache-type",
+                                           "q8_0",
+                                           "--module-precision",
+                                           "f16",
+                                           "--log-json",
+                                           "--log-level",
+                                           "debug",
+                                           "--shutdown-timeout",
+                                           "5",
+                                           "--default-max-tokens",
+                                           "100",
+                                           "--no-mmap",
+                                           "--max-waiting",
+                                           "7"});
+  EXPECT_EQ(serve.model.path, "m.gguf");
+  ASSERT_EQ(serve.model.modules.size(), 2U);
+  EXPECT_EQ(serve.model.modules[0].source.name, "a");
+  EXPECT_EQ(serve.model.modules[1].source.name, "b/c");
+  EXPECT_EQ(serve.model.modules[1].source.path, "y=z");
+  EXPECT_EQ(serve.host, "::1");
+  EXPECT_EQ(serve.port, 0);
+  EXPECT_EQ(serve.model.engine.n_ctx, 8192);
+  EXPECT_EQ(serve.model.engine.max_seqs, 4);
+  EXPECT_EQ(serve.model.engine.n_batch, 64);
+  EXPECT_EQ(serve.model.engine.n_threads, 2);
+  EXPECT_EQ(serve.served_names, (Words{"n1", "n2"}));
+  EXPECT_EQ(serve.model.engine.kv_type, KvType::kQ8_0);
+  EXPECT_EQ(serve.model.precision, Precision::kF16);
+  EXPECT_TRUE(serve.model.log.json);
+  EXPECT_EQ(serve.model.log.level, LogLevel::kDebug);
+  EXPECT_EQ(serve.shutdown_timeout, std::chrono::seconds(5));
+  EXPECT_EQ(serve.default_max_tokens, 100);
+  EXPECT_FALSE(serve.model.use_mmap);
+  EXPECT_EQ(serve.max_waiting, 7);
+}
+
+TEST(CommandLine, ValuesOutOfRangeNameTheFlagAndTheLimit) {
+  expect_usage({"serve", "m", "--port", "65536"}, "65535");
+  expect_usage({"serve", "m", "--port", "-1"}, "--port");
+  expect_usage({"serve", "m", "--port", "80x"}, "80x");
+  expect_usage({"serve", "m", "--ctx", "255"}, "256");
+  expect_usage({"serve", "m", "--ctx", "99999999999999999999"}, "--ctx");
+  expect_usage({"serve", "m", "--threads", "0"}, "--threads");
+  expect_usage({"serve", "m", "--max-seqs", "129"}, "128");
+  expect_usage({"serve", "m", "--batch", "8"}, "--max-seqs");
+  expect_usage({"serve", "m", "--cache-type", "q4_0"}, "q8_0");
+  expect_usage({"serve", "m", "--module-precision", "f8"}, "file, f16, q8_0");
+  expect_usage({"serve", "m", "--log-level", "loud"}, "debug");
+  expect_usage({"serve", "m", "--default-max-tokens", "0"}, "--default-max-tokens");
+  expect_usage({"chat", "m", "--temperature", "nan"}, "--temperature");
+  expect_usage({"chat", "m", "--temperature", "2.5"}, "2");
+  expect_usage({"chat", "m", "--top-p", "0"}, "--top-p");
+  expect_usage({"chat", "m", "--seed", "4294967296"}, "--seed");
+  expect_usage({"bench", "m", "--streams", "0"}, "--streams");
+}
+
+TEST(CommandLine, WrongUsageIsNamed) {
+  expect_usage({}, "Usage: graft");
+  expect_usage({"serve"}, "MODEL");
+  expect_usage({"sing"}, "sing");
+  expect_usage({"serve", "m", "--nope"}, "--nope");
+  expect_usage({"serve", "m", "extra"}, "extra");
+  expect_usage({"module"}, "--help");
+  expect_usage({"module", "probe", "m"}, "PATH");
+  expect_usage({"serve", "m", "--module", "a"}, "NAME=PATH");
+  expect_usage({"serve", "m", "--module", "a="}, "NAME=PATH");
+  expect_usage({"serve", "m", "--module", "A=x"}, "module name");
+  expect_usage({"serve", "m", "--module", "a=x", "--module", "a=y"}, "two modules");
+  expect_usage({"serve", "m", "--module", "a=x", "--served-model-name", "a"}, "both");
+}
+
+TEST(CommandLine, OnlyLoopbackWithoutPermission) {
+  for (const char* host : {"0.0.0.0", "::", "192.168.1.1", "example.org", "128.0.0.1", ""}) {
+    expect_usage({"serve", "m", "--host", host}, "--allow-remote");
+  }
+  for (const char* host : {"127.0.0.1", "127.8.8.8", "localhost", "::1"}) {
+    EXPECT_EQ(parsed<ServeCommand>({"serve", "m", "--host", host}).host, host);
+  }
+  EXPECT_TRUE(
+      parsed<ServeCommand>({"serve", "m", "--host", "0.0.0.0", "--allow-remote"}).allow_remote);
+}
+
+TEST(CommandLine, ChatTakesScales) {
+  const auto chat =
+      parsed<ChatCommand>({"chat",     "m",   "-m", "a=dir/x:0.5", "-m",      "b=c:/y", "-m",
+                           "d=z:-1e1", "-p",  "hi", "--system",    "s",       "--seed", "7",
+                           "--stop",   "END", "-n", "9",           "--top-k", "40"});
+  ASSERT_EQ(chat.model.modules.size(), 3U);
+  EXPECT_EQ(chat.model.modules[0].source.path, "dir/x");
+  EXPECT_EQ(chat.model.modules[0].scale, 0.5F);
+  EXPECT_EQ(chat.model.modules[1].source.path, "c:/y");
+  EXPECT_EQ(chat.model.modules[1].scale, 1.0F);
+  EXPECT_EQ(chat.model.modules[2].scale, -10.0F);
+  EXPECT_EQ(chat.prompt, "hi");
+  EXPECT_EQ(chat.system, "s");
+  EXPECT_EQ(chat.sampling.seed, 7U);
+  EXPECT_EQ(chat.sampling.top_k, 40);
+  EXPECT_EQ(chat.stop.strings, (Words{"END"}));
+  EXPECT_EQ(chat.stop.max_tokens, 9);
+  expect_usage({"chat", "m", "-m", "a=x:101"}, "scale");
+  // Serving has no scale in the flag: a colon belongs to the path.
+  EXPECT_EQ(parsed<ServeCommand>({"serve", "m", "--module", "a=x:2"}).model.modules[0].source.path,
+            "x:2");
+}
+
+TEST(CommandLine, OtherSubcommands) {
+  EXPECT_TRUE(parsed<InspectCommand>({"module", "inspect", "p", "--json"}).json);
+  const auto probe = parsed<ProbeCommand>(
+      {"module", "probe", "m", "p", "--prompt", "a", "--prompt", "b", "--scale", "0.5"});
+  EXPECT_EQ(probe.model.modules.at(0).source.path, "p");
+  EXPECT_EQ(probe.prompts, (Words{"a", "b"}));
+  EXPECT_EQ(probe.scale, 0.5F);
+  EXPECT_EQ(parsed<DoctorCommand>({"doctor", "m"}).model.modules.size(), 0U);
+  EXPECT_EQ(parsed<DoctorCommand>({"doctor", "m", "--module", "p"}).model.modules.size(), 1U);
+  const auto bench = parsed<BenchCommand>({"bench", "m", "--streams", "3", "-n", "5"});
+  EXPECT_EQ(bench.n_streams, 3);
+  EXPECT_EQ(bench.model.engine.max_seqs, 3);
+  EXPECT_EQ(bench.n_max_tokens, 5);
+}
+
+TEST(CommandLine, EveryHelpPageIsComplete) {
+  const std::vector<Words> pages = {
+      {},         {"serve"}, {"chat"}, {"module"}, {"module", "inspect"}, {"module", "probe"},
+      {"doctor"}, {"bench"}};
+  for (Words words : pages) {
+    words.push_back("--help");
+    const Command command = parse_command_line(words);
+    const auto* said = std::get_if<SayCommand>(&command);
+    ASSERT_NE(said, nullptr);
+    EXPECT_EQ(said->exit_code, kExitOk);
+    EXPECT_TRUE(said->text.starts_with("Usage: graft")) << said->text;
+    EXPECT_EQ(said->text.find("\n\n\n"), std::string::npos) << said->text;
+    std::size_t begin = 0;
+    for (std::size_t end = 0; (end = said->text.find('\n', begin)) != std::string::npos;) {
+      EXPECT_LE(end - begin, 100U) << said->text.substr(begin, end - begin);
+      begin = end + 1;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace graft::cli
