@@ -61,9 +61,9 @@ float alibi_slope(float max_bias, std::int64_t n_heads, std::int64_t head) {
   const auto n_pow2 = static_cast<float>(
       std::int64_t{1} << static_cast<int>(std::floor(std::log2(static_cast<double>(n_heads)))));
   const auto h = static_cast<float>(head);
-  return h < n_pow2 ? std::pow(std::pow(2.0F, -max_bias / n_pow2), h + 1.0F)
-                    : std::pow(std::pow(2.0F, -max_bias / 2.0F / n_pow2),
-                               2.0F * (h - n_pow2) + 1.0F);
+  return h < n_pow2
+             ? std::pow(std::pow(2.0F, -max_bias / n_pow2), h + 1.0F)
+             : std::pow(std::pow(2.0F, -max_bias / 2.0F / n_pow2), 2.0F * (h - n_pow2) + 1.0F);
 }
 
 }  // namespace
@@ -245,8 +245,8 @@ void AttentionStep::load_bias(const Node& node, const RowBlock& block, int head,
   }
 }
 
-void AttentionStep::run_chunk(const Node& node, const RowBlock& block, std::int32_t chunk,
-                              int head, Scratch& scratch) const {
+void AttentionStep::run_chunk(const Node& node, const RowBlock& block, std::int32_t chunk, int head,
+                              Scratch& scratch) const {
   const VisibleCells& visible = node.mask->visible;
   const RowGroup& group = visible.groups()[static_cast<std::size_t>(block.group)];
   const CellList list{visible.cells().data() + group.list_begin, group.first_position,
@@ -265,8 +265,7 @@ void AttentionStep::write_query(const Node& node, const RowBlock& block, int hea
   auto* out = reinterpret_cast<float*>(static_cast<char*>(target->data) + q_head * target->nb[1] +
                                        static_cast<std::size_t>(row) * target->nb[2]);
   const ggml_tensor* sinks = node.source->sinks;
-  const float* sink =
-      sinks == nullptr ? nullptr : static_cast<const float*>(sinks->data) + q_head;
+  const float* sink = sinks == nullptr ? nullptr : static_cast<const float*>(sinks->data) + q_head;
   finish_query(max, sum, acc, sink, out, node.shape.d_v);
 }
 
@@ -284,8 +283,8 @@ void AttentionStep::run_block(const Node& node, const RowBlock& block, int head,
     run_chunk(node, block, chunk, head, scratch);
     for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
       const AttentionQuery& query = scratch.queries[i];
-      fold_chunk(state[i].max, state[i].sum, running + i * d_v, query.max, query.sum,
-                 query.acc, node.shape.d_v);
+      fold_chunk(state[i].max, state[i].sum, running + i * d_v, query.max, query.sum, query.acc,
+                 node.shape.d_v);
     }
   }
   for (int i = 0; i < n; ++i) {
@@ -317,8 +316,7 @@ void AttentionStep::run_chunk_item(const Node& node, std::int32_t item, int head
   }
 }
 
-void AttentionStep::fold_block(const Node& node, std::int32_t index, int head,
-                               Scratch& scratch) {
+void AttentionStep::fold_block(const Node& node, std::int32_t index, int head, Scratch& scratch) {
   const RowBlock& block = node.mask->blocks[static_cast<std::size_t>(index)];
   const std::int32_t first = node.mask->first_chunk_item[static_cast<std::size_t>(index)];
   const int stride = node.shape.d_v + 2;

@@ -1,8 +1,8 @@
 // AttentionStep: computes the attention nodes of one graph in place of ggml, at a cost that follows
 // each row's own cells, in an order that depends on the row alone (design section 2b).
 //
-// prepare() runs on the thread that calls llama_decode, before the graph is computed; compute() runs
-// inside it, on all threads of the pool at once, one node at a time.
+// prepare() runs on the thread that calls llama_decode, before the graph is computed; compute()
+// runs inside it, on all threads of the pool at once, one node at a time.
 #pragma once
 
 #include <atomic>

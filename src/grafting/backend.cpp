@@ -27,13 +27,10 @@ struct Instance {
   std::vector<ggml_tensor*> rewritten;
 };
 
-Instance& instance_of(ggml_backend_t backend) {
-  return *static_cast<Instance*>(backend->context);
-}
+Instance& instance_of(ggml_backend_t backend) { return *static_cast<Instance*>(backend->context); }
 
 ggml_backend_dev_t cpu_device() {
-  static const ggml_backend_dev_t device =
-      ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+  static const ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
   return device;
 }
 

@@ -29,8 +29,8 @@ struct ComputePool::Task {
         ggml_graph_overhead_custom(2, /*grads=*/false) + 4 * ggml_tensor_overhead();
     context = ggml_init({bytes, nullptr, /*no_alloc=*/false});
     GRAFT_CHECK(context != nullptr);
-    ggml_tensor* op = ggml_custom_4d(context, GGML_TYPE_F32, 1, 1, 1, 1, nullptr, 0, run,
-                                     GGML_N_TASKS_MAX, this);
+    ggml_tensor* op =
+        ggml_custom_4d(context, GGML_TYPE_F32, 1, 1, 1, 1, nullptr, 0, run, GGML_N_TASKS_MAX, this);
     op->flags |= GGML_TENSOR_FLAG_COMPUTE;
     graph = ggml_new_graph_custom(context, 2, /*grads=*/false);
     ggml_graph_add_node(graph, op);

@@ -1,6 +1,6 @@
 // ComputePool: ggml's own thread pool, owned by Graft, and a way to run other work on the same
-// threads between steps. The calling thread is one of the pool's threads. Belongs to the thread that
-// calls llama_decode.
+// threads between steps. The calling thread is one of the pool's threads. Belongs to the thread
+// that calls llama_decode.
 #pragma once
 
 #include <cstdint>

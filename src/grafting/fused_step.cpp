@@ -8,9 +8,7 @@
 namespace graft {
 namespace {
 
-bool is_expert_site(const SiteWork& work) {
-  return work.node->node->op == GGML_OP_MUL_MAT_ID;
-}
+bool is_expert_site(const SiteWork& work) { return work.node->node->op == GGML_OP_MUL_MAT_ID; }
 
 float* aligned(std::vector<float>& floats) {
   const auto address = reinterpret_cast<std::uintptr_t>(floats.data());
@@ -74,8 +72,7 @@ void FusedStep::list_experts(Call& call) {
         const std::int32_t slot = item.y_row % n_slots;
         item.x_row = one_slot ? token : item.y_row;
         item.expert = *reinterpret_cast<const std::int32_t*>(
-            static_cast<const char*>(ids->data) +
-            static_cast<std::size_t>(token) * ids->nb[1] +
+            static_cast<const char*>(ids->data) + static_cast<std::size_t>(token) * ids->nb[1] +
             static_cast<std::size_t>(slot) * ids->nb[0]);
       }
       std::sort(items.begin(), items.end(), [](const LoraItem& a, const LoraItem& b) {
@@ -85,8 +82,97 @@ void FusedStep::list_experts(Call& call) {
   }
 }
 
+namespace {
+
+// Floats that keep the scratch of neighbouring threads on different cache lines.
+constexpr std::size_t kScratchStep = 16;
+
+std::size_t rounded_scratch(std::span<const LoraSite> sites) {
+  return (lora_scratch_floats(sites) + kScratchStep - 1) / kScratchStep * kScratchStep;
+}
+
+}  // namespace
+
+// The rows begin .. end - 1 of a call as sites of their own.
+void FusedStep::cut_share(const Call& call, std::int32_t begin, std::int32_t end,
+                          Share& share) const {
+  share.sites.clear();
+  share.work.clear();
+  std::size_t n_work = 0;
+  for (const LoraSite& site : call.sites) n_work += site.work.size();
+  share.work.reserve(n_work);  // sites point into it
+  const auto before = [](const LoraItem& item, std::int32_t row) { return item.y_row < row; };
+  for (const LoraSite& site : call.sites) {
+    const std::size_t first = share.work.size();
+    for (const LoraWork& work : site.work) {
+      const auto from = std::lower_bound(work.items.begin(), work.items.end(), begin, before);
+      const auto to = std::lower_bound(from, work.items.end(), end, before);
+      if (from == to) continue;
+      share.work.push_back({work.term, work.scale, {from, to}});
+    }
+    LoraSite part = site;
+    part.work = std::span<const LoraWork>(share.work).subspan(first);
+    if (!part.work.empty()) share.sites.push_back(part);
+  }
+}
+
+// Gives each thread rows of its own when they can be divided evenly: then nobody waits between
+// shrink and expand. False when they cannot (fewer rows than threads, very unequal ranks).
+bool FusedStep::share_rows(Call& call) {
+  std::int32_t n_rows = 0;
+  for (const LoraSite& site : call.sites) {
+    for (const LoraWork& work : site.work) {
+      if (!work.items.empty()) n_rows = std::max(n_rows, work.items.back().y_row + 1);
+    }
+  }
+  if (n_rows < n_threads_) return false;
+  row_costs_.assign(static_cast<std::size_t>(n_rows), 0);
+  std::int64_t total = 0;
+  for (const LoraSite& site : call.sites) {
+    for (const LoraWork& work : site.work) {
+      const std::int64_t cost = work.term->rank * (work.term->n_in + work.term->n_out);
+      for (const LoraItem& item : work.items)
+        row_costs_[static_cast<std::size_t>(item.y_row)] += cost;
+      total += cost * static_cast<std::int64_t>(work.items.size());
+    }
+  }
+  call.shares.resize(static_cast<std::size_t>(n_threads_));
+  std::int64_t done = 0;
+  std::int32_t row = 0;
+  std::int64_t largest = 0;
+  for (std::int32_t t = 0; t < n_threads_; ++t) {
+    const std::int32_t begin = row;
+    const std::int64_t before = done;
+    const std::int64_t goal = total * (t + 1) / n_threads_;
+    while (row < n_rows &&
+           (t + 1 == n_threads_ || done + row_costs_[static_cast<std::size_t>(row)] / 2 < goal)) {
+      done += row_costs_[static_cast<std::size_t>(row++)];
+    }
+    largest = std::max(largest, done - before);
+    cut_share(call, begin, row, call.shares[static_cast<std::size_t>(t)]);
+  }
+  return largest * n_threads_ * 4 <= total * 5;
+}
+
+std::size_t FusedStep::scratch_floats(Call& call) const {
+  if (!call.is_shared) return lora_scratch_floats(call.sites);
+  std::size_t n = 0;
+  for (Share& share : call.shares) {
+    share.scratch_begin = n;
+    n += rounded_scratch(share.sites);
+  }
+  return n;
+}
+
 void FusedStep::run(ggml_tensor* /*target*/, int ith, int nth, void* data) {
   Call& call = *static_cast<Call*>(data);
+  if (call.is_shared && nth == call.owner->n_threads_) {
+    const Share& share = call.shares[static_cast<std::size_t>(ith)];
+    float* scratch = aligned(call.owner->scratch_) + share.scratch_begin;
+    lora_shrink(share.sites, scratch, 0, 1);
+    lora_expand(share.sites, scratch, 0, 1);
+    return;
+  }
   if (!call.expert_items.empty()) {
     if (ith == 0) list_experts(call);
     call.owner->barrier_.arrive_and_wait(nth);
@@ -112,7 +198,8 @@ std::span<const FusedStep::Insertion> FusedStep::prepare(std::span<SiteWork> wor
       call.sites.push_back(site_of(work[i]));
       ++i;
     } while (i < work.size() && reads_same_input(work[i - 1], work[i]));
-    n_floats = std::max(n_floats, lora_scratch_floats(call.sites));
+    call.is_shared = n_threads_ > 1 && call.expert_items.empty() && share_rows(call);
+    n_floats = std::max({n_floats, scratch_floats(call), lora_scratch_floats(call.sites)});
 
     const SiteNode& last = *work[i - 1].node;
     ggml_tensor* arguments[] = {last.node->src[1]};

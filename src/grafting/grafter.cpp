@@ -59,12 +59,12 @@ std::string mismatch(const StepPlan& plan, const GraphIndex& index) {
   std::int64_t n_outputs = 0;
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
     const PlannedRow& row = plan.rows[i];
-    const bool same = tokens[i] == row.token &&
-                      (positions == nullptr || positions[i] == row.position);
+    const bool same =
+        tokens[i] == row.token && (positions == nullptr || positions[i] == row.position);
     bool same_output = true;
     if (row.is_output && outputs != nullptr) {
-      same_output = n_outputs < index.n_outputs() &&
-                    outputs[n_outputs] == static_cast<std::int32_t>(i);
+      same_output =
+          n_outputs < index.n_outputs() && outputs[n_outputs] == static_cast<std::int32_t>(i);
     }
     n_outputs += row.is_output ? 1 : 0;
     if (!same || !same_output) {
@@ -85,11 +85,13 @@ struct Grafter::Impl : GraphRewriter {
       : options(chosen),
         compute_pool(chosen.n_threads, chosen.poll),
         attention(chosen.n_threads),
-        modules(indexer.sites()) {}
+        modules(indexer.sites()),
+        fused(chosen.n_threads) {}
 
   void graph_built(std::span<ggml_tensor* const> nodes) override {
     indexer.build(nodes, index);
     built = nodes;
+    is_emitted = false;
     stats.n_graph_builds += 1;
   }
 
@@ -106,7 +108,7 @@ struct Grafter::Impl : GraphRewriter {
     last_error = std::move(reason);
     return Rewrite::kRefused;
   }
-  Status prepare_modules();
+  Status emit(std::span<ggml_tensor* const> nodes, std::vector<ggml_tensor*>& rewritten);
   void merge_nodes(std::span<ggml_tensor* const> nodes, std::vector<ggml_tensor*>& rewritten);
   ggml_tensor* attention_op(std::size_t i);
   static void run_attention(ggml_tensor* target, int ith, int nth, void* call);
@@ -128,6 +130,7 @@ struct Grafter::Impl : GraphRewriter {
   NodeArena arena;
   std::deque<AttentionCall> attention_calls;
   std::span<const FusedStep::Insertion> insertions;
+  bool is_emitted = false;  // the rewritten list belongs to this graph and these groups
   const StepPlan* plan = nullptr;
   std::string last_error;
   GrafterStats stats;
@@ -148,14 +151,6 @@ ggml_tensor* Grafter::Impl::attention_op(std::size_t i) {
   return op;
 }
 
-Status Grafter::Impl::prepare_modules() {
-  insertions = {};
-  if (plan == nullptr || plan->sets.empty()) return {};
-  GRAFT_RETURN_IF_ERROR(modules.prepare(*plan, index));
-  insertions = fused.prepare(modules.site_work(), arena.get());
-  return {};
-}
-
 // The base's nodes in their order, ours in between. Nothing of the base is ever moved.
 void Grafter::Impl::merge_nodes(std::span<ggml_tensor* const> nodes,
                                 std::vector<ggml_tensor*>& rewritten) {
@@ -164,8 +159,7 @@ void Grafter::Impl::merge_nodes(std::span<ggml_tensor* const> nodes,
   std::size_t next_insertion = 0;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     ggml_tensor* node = nodes[i];
-    if (next_attention < index.attention.size() &&
-        node == index.attention[next_attention].node) {
+    if (next_attention < index.attention.size() && node == index.attention[next_attention].node) {
       rewritten.push_back(attention_op(next_attention++));
     } else if (!options.attention || index.casts.empty() || index.casts.count(node) == 0) {
       rewritten.push_back(node);
@@ -198,19 +192,32 @@ Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
     stats.n_computes += 1;
   }
   attention.learn_positions(index);
-  arena.reset(index.attention.size() + index.sites.size());
-  if (const Status prepared = prepare_modules(); !prepared) {
-    return refuse(prepared.error().message);
+  static const StepPlan kBaseOnly;
+  if (!modules.update_groups(plan != nullptr ? *plan : kBaseOnly)) is_emitted = false;
+  if (!is_emitted) {
+    if (const Status emitted = emit(nodes, rewritten); !emitted) {
+      return refuse(emitted.error().message);
+    }
   }
   if (options.attention) attention.prepare(index);
-  if (insertions.empty() && (!options.attention || index.attention.empty())) {
-    stats.n_module_nodes = 0;
-    stats.n_attention_nodes = 0;
-    return Rewrite::kPassThrough;
+  stats.prepare_ns = now_ns() - start;
+  const bool changes = stats.n_module_nodes > 0 || stats.n_attention_nodes > 0;
+  return changes ? Rewrite::kRewritten : Rewrite::kPassThrough;
+}
+
+// Makes the node list of this graph with the current groups. It stays right as long as the graph is
+// reused and the same modules act on the same rows: in steady decoding, for many steps.
+Status Grafter::Impl::emit(std::span<ggml_tensor* const> nodes,
+                           std::vector<ggml_tensor*>& rewritten) {
+  arena.reset(index.attention.size() + index.sites.size());
+  insertions = {};
+  if (modules.has_groups()) {
+    GRAFT_RETURN_IF_ERROR(modules.build_site_work(index));
+    insertions = fused.prepare(modules.site_work(), arena.get());
   }
   merge_nodes(nodes, rewritten);
-  stats.prepare_ns = now_ns() - start;
-  return Rewrite::kRewritten;
+  is_emitted = true;
+  return {};
 }
 
 void register_grafting_device() { register_backend(); }
@@ -218,9 +225,7 @@ void register_grafting_device() { register_backend(); }
 Grafter::Grafter(const GrafterOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Grafter::~Grafter() = default;
 
-Grafter::Binding::Binding(Grafter& grafter) {
-  exchange_current_rewriter(grafter.impl_.get());
-}
+Grafter::Binding::Binding(Grafter& grafter) { exchange_current_rewriter(grafter.impl_.get()); }
 Grafter::Binding::~Binding() { exchange_current_rewriter(nullptr); }
 
 const SiteTable& Grafter::sites() const { return impl_->indexer.sites(); }
@@ -239,11 +244,17 @@ void Grafter::end_step() { impl_->plan = nullptr; }
 
 const std::string& Grafter::last_error() const { return impl_->last_error; }
 
-void Grafter::forget(const ResidentAdapter* adapter) { impl_->modules.forget(adapter); }
+void Grafter::forget(const ResidentAdapter* adapter) {
+  impl_->modules.forget(adapter);
+  impl_->is_emitted = false;
+}
 
 std::string Grafter::attention_notes() const { return impl_->index.foreign_reason; }
 
-void Grafter::set_attention(bool enabled) { impl_->options.attention = enabled; }
+void Grafter::set_attention(bool enabled) {
+  impl_->options.attention = enabled;
+  impl_->is_emitted = false;
+}
 
 void Grafter::run_parallel(const std::function<void(int ith, int nth)>& work) {
   impl_->compute_pool.run(work);

@@ -1,6 +1,7 @@
 // Grafter: connects one llama_context to the grafting backend, a ggml device that delegates to the
 // CPU and changes the node list of each step: it inserts module computations behind the sites they
-// extend and replaces attention nodes by a step whose cost follows each row (design sections 2, 2b).
+// extend and replaces attention nodes by a step whose cost follows each row (design sections 2,
+// 2b).
 //
 // Usage: register_grafting_device() before the first model is loaded; then
 //   Grafter grafter(options);
@@ -35,19 +36,19 @@ enum class Emitter : std::uint8_t {
 };
 
 struct GrafterOptions {
-  std::int32_t n_threads = 1;   // size of the compute pool, the calling thread included
-  std::uint32_t poll = 50;      // 0..100: how long idle pool threads spin before they sleep
-  bool attention = true;        // replace ggml's attention by the batch-invariant step
+  std::int32_t n_threads = 1;  // size of the compute pool, the calling thread included
+  std::uint32_t poll = 50;     // 0..100: how long idle pool threads spin before they sleep
+  bool attention = true;       // replace ggml's attention by the batch-invariant step
   Emitter emitter = Emitter::kFused;
 };
 
 struct GrafterStats {
-  std::int64_t n_computes = 0;         // graph computations with a plan
+  std::int64_t n_computes = 0;  // graph computations with a plan
   std::int64_t n_graph_builds = 0;
-  std::int64_t n_module_nodes = 0;     // inserted into the last step
-  std::int64_t n_attention_nodes = 0;  // replaced in the last step
+  std::int64_t n_module_nodes = 0;             // inserted into the last step
+  std::int64_t n_attention_nodes = 0;          // replaced in the last step
   std::int64_t n_foreign_attention_nodes = 0;  // left to ggml in the last step
-  std::int64_t prepare_ns = 0;         // of the last step: all our work outside of kernels
+  std::int64_t prepare_ns = 0;                 // of the last step: all our work outside of kernels
 };
 
 class Grafter {

@@ -40,9 +40,10 @@ std::string refusal_of(const ggml_tensor* node, SiteOp op) {
   const ggml_tensor* x = node->src[1];
   if (!is_plain_f32_rows(node)) return "its result is not a plain F32 matrix";
   if (op == SiteOp::kMatMulId) {
-    const bool plain = is_plain_f32_rows(x) && weight->ne[3] == 1 &&
-                       (x->ne[1] == 1 || x->nb[2] == x->nb[1] * static_cast<std::size_t>(x->ne[1])) &&
-                       node->nb[2] == node->nb[1] * static_cast<std::size_t>(node->ne[1]);
+    const bool plain =
+        is_plain_f32_rows(x) && weight->ne[3] == 1 &&
+        (x->ne[1] == 1 || x->nb[2] == x->nb[1] * static_cast<std::size_t>(x->ne[1])) &&
+        node->nb[2] == node->nb[1] * static_cast<std::size_t>(node->ne[1]);
     return plain ? "" : "its input is not a plain F32 matrix";
   }
   if (weight->ne[2] * weight->ne[3] != 1) return "the weight has more than two dimensions";
@@ -86,7 +87,7 @@ std::int64_t GraphIndex::n_outputs() const {
 
 // What one pass over the nodes gathers before attention nodes can be judged.
 struct GraphIndexer::Scan {
-  std::unordered_set<const ggml_tensor*> output_rows;   // nodes behind the GET_ROWS on out_ids
+  std::unordered_set<const ggml_tensor*> output_rows;  // nodes behind the GET_ROWS on out_ids
   std::unordered_map<const ggml_tensor*, std::int32_t> table_of_cache;  // cache tensor -> write
 
   void note_inputs(const ggml_tensor* node, GraphIndex& index) {
@@ -140,8 +141,8 @@ const ggml_tensor* cached_source(const ggml_tensor* tensor, GraphIndex& index) {
 }
 
 // Why Graft leaves this attention node to ggml; empty when it computes it.
-std::string foreign_reason_of(const ggml_tensor* node, const ggml_tensor* k,
-                              const ggml_tensor* v, const GraphIndex& index) {
+std::string foreign_reason_of(const ggml_tensor* node, const ggml_tensor* k, const ggml_tensor* v,
+                              const GraphIndex& index) {
   const ggml_tensor* q = node->src[0];
   if (q->ne[1] != index.n_tokens()) return "its rows are not the batch's tokens";
   const auto covered = [](const ggml_tensor* t) {

@@ -1,10 +1,11 @@
-// GraphIndex: what Graft needs to know of one built compute graph: its inputs, the sites it has, its
-// attention nodes and where its rows drop to the output rows. Built once per graph build on the
+// GraphIndex: what Graft needs to know of one built compute graph: its inputs, the sites it has,
+// its attention nodes and where its rows drop to the output rows. Built once per graph build on the
 // thread that builds graphs; reading it costs nothing per step.
 //
 // Facts about llama.cpp's graphs that this relies on: inputs are leaves found by name
-// (`inp_tokens`, `inp_pos`, `out_ids`); rows drop behind a GET_ROWS on `out_ids`; a cache is written
-// by SET_ROWS into a view of the cache tensor and read by FLASH_ATTN_EXT through views of it.
+// (`inp_tokens`, `inp_pos`, `out_ids`); rows drop behind a GET_ROWS on `out_ids`; a cache is
+// written by SET_ROWS into a view of the cache tensor and read by FLASH_ATTN_EXT through views of
+// it.
 #pragma once
 
 #include <cstdint>
@@ -27,19 +28,19 @@ struct SiteNode {
   std::int32_t site = -1;
   std::int32_t position = 0;  // in the node list
   RowSpace rows = RowSpace::kTokens;
-  bool rows_proven = true;    // its row count is that of its row space; else modules must not act
+  bool rows_proven = true;  // its row count is that of its row space; else modules must not act
 };
 
 // An attention node that Graft can compute itself.
 struct AttentionNode {
   ggml_tensor* node = nullptr;
   const ggml_tensor* q = nullptr;
-  const ggml_tensor* k = nullptr;     // as cached (before a cast to F16)
+  const ggml_tensor* k = nullptr;  // as cached (before a cast to F16)
   const ggml_tensor* v = nullptr;
   const ggml_tensor* mask = nullptr;
   const ggml_tensor* sinks = nullptr;
-  std::int32_t table = -1;            // which position table its cells belong to
-  std::int32_t mask_index = -1;       // which of GraphIndex::masks
+  std::int32_t table = -1;       // which position table its cells belong to
+  std::int32_t mask_index = -1;  // which of GraphIndex::masks
 };
 
 // Cells written by this graph: table[idxs[row]] = position of row.
@@ -64,10 +65,10 @@ struct GraphIndex {
   std::vector<MaskUse> masks;
   std::unordered_set<const ggml_tensor*> casts;  // of caches; not needed when attention is ours
   std::int32_t n_foreign_attention = 0;
-  std::string foreign_reason;              // of the last foreign attention node
+  std::string foreign_reason;  // of the last foreign attention node
 
   std::int64_t n_tokens() const;
-  std::int64_t n_outputs() const;          // n_tokens without a GET_ROWS on out_ids
+  std::int64_t n_outputs() const;  // n_tokens without a GET_ROWS on out_ids
 };
 
 // Builds indexes; remembers which weight tensor is which site, so that later builds hash pointers

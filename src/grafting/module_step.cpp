@@ -22,8 +22,7 @@ Status check_term(const SiteTable& sites, const ResidentTerm& term) {
   if (term.n_in != site.n_in || term.out_offset < 0 || term.n_out <= 0 ||
       term.out_offset + term.n_out > site.n_out || term.n_experts != site.n_experts) {
     return invalid_argument("the adapter's shape at " + name + " is " +
-                            shape_text(term.n_in, term.n_out, term.n_experts) +
-                            "; the model has " +
+                            shape_text(term.n_in, term.n_out, term.n_experts) + "; the model has " +
                             shape_text(site.n_in, site.n_out, site.n_experts));
   }
   return {};
@@ -57,13 +56,11 @@ const AdapterSites& ModuleStep::sites_of(const ResidentAdapter& adapter) {
 }
 
 StepGroup& ModuleStep::group_of(const PlannedAttachment& attachment) {
-  for (std::size_t i = 0; i < n_groups_; ++i) {
-    if (groups_[i].adapter == attachment.adapter && groups_[i].scale == attachment.scale) {
-      return groups_[i];
-    }
+  for (StepGroup& group : next_.used()) {
+    if (group.adapter == attachment.adapter && group.scale == attachment.scale) return group;
   }
-  if (n_groups_ == groups_.size()) groups_.emplace_back();
-  StepGroup& group = groups_[n_groups_++];
+  if (next_.n == next_.storage.size()) next_.storage.emplace_back();
+  StepGroup& group = next_.storage[next_.n++];
   group.adapter = attachment.adapter;
   group.scale = attachment.scale;
   group.sites = &sites_of(*attachment.adapter);
@@ -90,16 +87,32 @@ void ModuleStep::add_rows(const StepPlan& plan) {
   }
 }
 
-Status ModuleStep::prepare(const StepPlan& plan, const GraphIndex& index) {
-  n_groups_ = 0;
-  n_site_work_ = 0;
+bool ModuleStep::update_groups(const StepPlan& plan) {
+  next_.n = 0;
   add_rows(plan);
-  if (n_groups_ == 0) return {};
-  std::sort(groups_.begin(), groups_.begin() + static_cast<std::ptrdiff_t>(n_groups_),
-            content_order);
+  std::sort(next_.used().begin(), next_.used().end(), content_order);
+  const bool same = std::equal(next_.used().begin(), next_.used().end(), groups_.used().begin(),
+                               groups_.used().end(), [](const StepGroup& a, const StepGroup& b) {
+                                 return a.adapter == b.adapter && a.scale == b.scale &&
+                                        a.token_items == b.token_items &&
+                                        a.output_items == b.output_items;
+                               });
+  if (!same) {
+    std::swap(groups_, next_);
+    return false;
+  }
+  for (std::size_t i = 0; i < groups_.n; ++i) {
+    std::copy(next_.storage[i].lookup_items.begin(), next_.storage[i].lookup_items.end(),
+              groups_.storage[i].lookup_items.begin());
+  }
+  return true;
+}
+
+Status ModuleStep::build_site_work(const GraphIndex& index) {
+  n_site_work_ = 0;
   for (const SiteNode& node : index.sites) {
     SiteWork* target = nullptr;
-    for (const StepGroup& group : groups()) {
+    for (const StepGroup& group : groups_.used()) {
       const auto* terms = group.sites->by_site[static_cast<std::size_t>(node.site)];
       if (terms == nullptr) continue;
       if (!node.rows_proven) {
@@ -107,23 +120,25 @@ Status ModuleStep::prepare(const StepPlan& plan, const GraphIndex& index) {
                               "' do not match the batch; the step is refused");
       }
       const bool lookup = sites_.at(node.site).key.op == SiteOp::kGetRows;
-      const std::vector<LoraItem>& items = lookup ? group.lookup_items
-                                           : node.rows == RowSpace::kOutputs
-                                               ? group.output_items
-                                               : group.token_items;
+      const std::vector<LoraItem>& items = lookup                            ? group.lookup_items
+                                           : node.rows == RowSpace::kOutputs ? group.output_items
+                                                                             : group.token_items;
       if (items.empty()) continue;
-      if (target == nullptr) {
-        if (n_site_work_ == site_work_.size()) site_work_.emplace_back();
-        target = &site_work_[n_site_work_++];
-        target->node = &node;
-        target->work.clear();
-      }
+      if (target == nullptr) target = &next_site_work(node);
       for (const ResidentTerm* term : *terms) {
         target->work.push_back({term, group.scale, items});
       }
     }
   }
   return {};
+}
+
+SiteWork& ModuleStep::next_site_work(const SiteNode& node) {
+  if (n_site_work_ == site_work_.size()) site_work_.emplace_back();
+  SiteWork& work = site_work_[n_site_work_++];
+  work.node = &node;
+  work.work.clear();
+  return work;
 }
 
 }  // namespace graft

@@ -1,8 +1,9 @@
 // ModuleStep: turns the plan of one step into the work of each site: which term of which adapter
 // acts on which rows. Independent of how the work is emitted (fused kernel or ggml operations).
 //
-// Rows are grouped by (adapter, scale). Groups stand in an order that depends on their content alone
-// (digest, then scale), so that the terms of a row are added in the same order in any company.
+// Rows are grouped by (adapter, scale). Groups stand in an order that depends on their content
+// alone (digest, then scale), so that the terms of a row are added in the same order in any
+// company.
 //
 // prepare() runs before the graph is computed; the rest is read-only during the step.
 #pragma once
@@ -49,24 +50,42 @@ class ModuleStep {
   // Whether every term has a site of its shape. Any thread.
   static Status check_attachable(const SiteTable& sites, const ResidentAdapter& adapter);
 
-  // Errors: a site that an adapter needs has rows that cannot be told apart in this graph.
-  Status prepare(const StepPlan& plan, const GraphIndex& index);
+  // Lists the step's groups. True when they act on the same rows as those of the last step: what
+  // was built from them is then still right, and only the looked-up tokens were replaced.
+  bool update_groups(const StepPlan& plan);
+
+  // Builds the site work of the groups. Errors: a site that an adapter needs has rows that cannot
+  // be told apart in this graph.
+  Status build_site_work(const GraphIndex& index);
 
   // Site nodes with work in this step, in order of the graph.
   std::span<SiteWork> site_work() { return {site_work_.data(), n_site_work_}; }
-  std::span<const StepGroup> groups() const { return {groups_.data(), n_groups_}; }
+  bool has_groups() const { return groups_.n > 0; }
 
-  void forget(const ResidentAdapter* adapter) { adapter_sites_.erase(adapter); }
+  // Another adapter may come to live at this address: groups must not be taken for the same.
+  void forget(const ResidentAdapter* adapter) {
+    adapter_sites_.erase(adapter);
+    groups_.n = 0;
+  }
 
  private:
+  // Groups of one step; the vectors are kept for the next one.
+  struct GroupList {
+    std::vector<StepGroup> storage;
+    std::size_t n = 0;
+
+    std::span<StepGroup> used() { return {storage.data(), n}; }
+  };
+
   void add_rows(const StepPlan& plan);
   StepGroup& group_of(const PlannedAttachment& attachment);
+  SiteWork& next_site_work(const SiteNode& node);
   const AdapterSites& sites_of(const ResidentAdapter& adapter);
 
   const SiteTable& sites_;
   std::unordered_map<const ResidentAdapter*, AdapterSites> adapter_sites_;
-  std::vector<StepGroup> groups_;  // the first n_groups_ are in use
-  std::size_t n_groups_ = 0;
+  GroupList groups_;  // what the site work was built from
+  GroupList next_;
   std::vector<SiteWork> site_work_;
   std::size_t n_site_work_ = 0;
 };

@@ -13,7 +13,7 @@ namespace graft {
 
 struct Site {
   SiteKey key;
-  std::int64_t n_in = 0;       // kGetRows: rows of the table
+  std::int64_t n_in = 0;  // kGetRows: rows of the table
   std::int64_t n_out = 0;
   std::int64_t n_experts = 1;  // kMatMulId: experts of the weight
   std::string refusal;         // why modules may not act here; empty when they may

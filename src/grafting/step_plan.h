@@ -24,8 +24,8 @@ struct PlannedRow {
   TokenId token = 0;
   std::int32_t position = 0;
   std::int32_t sequence = 0;
-  bool is_output = false;      // logits of this row are wanted
-  std::int32_t set = -1;       // index into StepPlan::sets; -1 = the base alone
+  bool is_output = false;  // logits of this row are wanted
+  std::int32_t set = -1;   // index into StepPlan::sets; -1 = the base alone
 };
 
 struct StepPlan {

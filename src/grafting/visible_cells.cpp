@@ -47,8 +47,7 @@ void VisibleCells::extract(const std::uint16_t* row, std::int64_t n_kv) {
 }
 
 // Rows belong to one sequence as long as each sees the cell that the row before it writes.
-std::int32_t VisibleCells::group_end(const MaskRows& mask,
-                                     std::span<const std::int64_t> row_cells,
+std::int32_t VisibleCells::group_end(const MaskRows& mask, std::span<const std::int64_t> row_cells,
                                      std::int32_t first) const {
   std::int32_t row = first + 1;
   while (row < mask.n_rows) {
@@ -75,8 +74,7 @@ bool VisibleCells::sort_by_position(std::size_t begin, const PositionTable& tabl
          }) == cells_.end();
 }
 
-void VisibleCells::add_single(const MaskRows& mask, std::int32_t row,
-                              const PositionTable& table) {
+void VisibleCells::add_single(const MaskRows& mask, std::int32_t row, const PositionTable& table) {
   const std::size_t begin = cells_.size();
   extract(mask.row(row), mask.n_kv);
   const bool consecutive = sort_by_position(begin, table);

@@ -1,4 +1,5 @@
-// VisibleCells: for one attention mask of one step, which cells each row sees, in order of position.
+// VisibleCells: for one attention mask of one step, which cells each row sees, in order of
+// position.
 //
 // The mask is the truth for which cells; PositionTable is the truth for their order (design 2b):
 // memory order would break batch invariance once freed cells are reused. Rows of one sequence share

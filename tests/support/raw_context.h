@@ -52,7 +52,7 @@ struct RawOptions {
   std::uint32_t n_seqs = 8;
   std::int32_t n_threads = test_threads();
   std::uint32_t poll = 50;
-  bool grafter = true;     // false: plain libllama
+  bool grafter = true;  // false: plain libllama
   bool attention = true;
   bool unified = true;
   bool flash_attention = true;
@@ -72,12 +72,11 @@ class RawContext {
     params.kv_unified = options.unified;
     params.type_k = options.cache_type;
     params.type_v = options.cache_type;
-    params.flash_attn_type = options.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED
-                                                     : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    params.flash_attn_type =
+        options.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
     if (options.grafter) {
-      grafter_ = std::make_unique<Grafter>(
-          GrafterOptions{.n_threads = options.n_threads, .poll = options.poll,
-                         .attention = options.attention});
+      grafter_ = std::make_unique<Grafter>(GrafterOptions{
+          .n_threads = options.n_threads, .poll = options.poll, .attention = options.attention});
       const Grafter::Binding binding(*grafter_);
       context_ = llama_init_from_model(model, params);
     } else {

@@ -25,6 +25,8 @@ struct LoraItem {
   std::int32_t x_row = 0;  // row of x; for kGetRows the token id, a row of A
   std::int32_t y_row = 0;
   std::int32_t expert = 0;  // 0 unless kMatMulId; items of one expert should be adjacent
+
+  friend bool operator==(const LoraItem&, const LoraItem&) = default;
 };
 
 // One term with one scale and all rows it acts on. No y_row occurs twice.
