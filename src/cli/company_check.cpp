@@ -1,6 +1,7 @@
 #include "cli/company_check.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -18,6 +19,10 @@ CompanyCheck::CompanyCheck(Engine& engine, const ResidentAdapter* module)
     : engine_(engine), module_(module), random_(1) {
   const std::int32_t n = std::min(kPromptTokens, engine.max_rows()) + kDecodeTokens;
   for (std::int32_t i = 0; i < n; ++i) text_.push_back(random_token());
+}
+
+std::int32_t CompanyCheck::n_prompt_tokens() const {
+  return static_cast<std::int32_t>(text_.size()) - kDecodeTokens;
 }
 
 TokenId CompanyCheck::random_token() {
@@ -75,7 +80,7 @@ void CompanyCheck::add_companions(const CompanyCase& one, StepPlan& plan,
   for (Companion& companion : companions) {
     const auto n_used = static_cast<std::int32_t>(plan.rows.size());
     // A full memory or step needs no more company.
-    const std::int32_t n = std::min({companion.n_per_step, engine_.max_rows() - n_used,
+    const std::int32_t n = std::min({companion.n_per_step, engine_.max_rows() - n_used - 1,
                                      engine_.cells().n_free() - n_used - kPromptTokens,
                                      engine_.max_sequence_tokens() - companion.position});
     for (std::int32_t i = 0; i < n; ++i) {
@@ -88,45 +93,51 @@ void CompanyCheck::add_companions(const CompanyCase& one, StepPlan& plan,
   }
 }
 
+std::int32_t CompanyCheck::acquire() {
+  const std::optional<std::int32_t> sequence = engine_.acquire_sequence();
+  GRAFT_CHECK(sequence.has_value());
+  return *sequence;
+}
+
+// The next rows of the text, from `at` on, behind those of the companions. Returns how many.
+std::int32_t CompanyCheck::add_subject(const CompanyCase& one, std::int32_t sequence,
+                                       std::int32_t at, StepPlan& plan) const {
+  const std::int32_t n_prompt = n_prompt_tokens();
+  const std::int32_t room = engine_.max_rows() - static_cast<std::int32_t>(plan.rows.size());
+  const std::int32_t chunk = one.chunk > 0 ? one.chunk : n_prompt;
+  const std::int32_t n = at < n_prompt ? std::min({chunk, n_prompt - at, room}) : 1;
+  for (std::int32_t i = at; i < at + n; ++i) {
+    plan.rows.push_back({.token = text_[static_cast<std::size_t>(i)],
+                         .position = i,
+                         .sequence = sequence,
+                         .is_output = i >= n_prompt - 1,
+                         .set = one.subject_has_module ? 0 : -1});
+  }
+  return n;
+}
+
 Result<std::vector<LogitRow>> CompanyCheck::compute(const CompanyCase& one) {
   std::vector<Companion> companions;
-  const auto acquire = [this] {
-    const std::optional<std::int32_t> sequence = engine_.acquire_sequence();
-    GRAFT_CHECK(sequence.has_value());
-    return *sequence;
-  };
   for (std::int32_t i = 0; i < one.n_decoding; ++i) companions.push_back({acquire()});
   if (one.n_prefill > 0) companions.push_back({acquire(), 0, one.n_prefill});
   const std::int32_t subject = acquire();
-
-  const auto n_tokens = static_cast<std::int32_t>(text_.size());
-  const std::int32_t n_prompt = n_tokens - kDecodeTokens;
   std::vector<LogitRow> rows;
-  std::string fault;
-  for (std::int32_t at = 0; at < n_tokens && fault.empty();) {
+  StepOutcome outcome;
+  const auto n_tokens = static_cast<std::int32_t>(text_.size());
+  for (std::int32_t at = 0; at < n_tokens;) {
     StepPlan plan;
-    if (module_ != nullptr) plan.sets = {{{module_, 1.0F, 0}}};
-    if (!one.subject_has_module && !one.others_have_module) plan.sets.clear();
+    if (one.subject_has_module || one.others_have_module) plan.sets = {{{module_, 1.0F, 0}}};
     add_companions(one, plan, companions);
-    const auto room = engine_.max_rows() - static_cast<std::int32_t>(plan.rows.size());
-    const std::int32_t chunk = one.chunk > 0 ? one.chunk : n_prompt;
-    const std::int32_t n = at < n_prompt ? std::min({chunk, n_prompt - at, room}) : 1;
-    for (std::int32_t end = at + n; at < end; ++at) {
-      plan.rows.push_back({.token = text_[static_cast<std::size_t>(at)],
-                           .position = at,
-                           .sequence = subject,
-                           .is_output = at >= n_prompt - 1,
-                           .set = one.subject_has_module ? 0 : -1});
-    }
-    const StepOutcome outcome = engine_.step(plan);
-    if (outcome.kind != StepOutcome::kDone) fault = outcome.message;
-    if (!fault.empty() || at < n_prompt) continue;
+    at += add_subject(one, subject, at, plan);
+    outcome = engine_.step(plan);
+    if (outcome.kind != StepOutcome::kDone) break;
+    if (at < n_prompt_tokens()) continue;
     const auto logits = engine_.logits(static_cast<std::int32_t>(plan.rows.size()) - 1);
     rows.emplace_back(logits.begin(), logits.end());
   }
   engine_.release_sequence(subject);
   for (const Companion& companion : companions) engine_.release_sequence(companion.sequence);
-  if (!fault.empty()) return internal_error(one.title + ": " + fault);
+  if (outcome.kind != StepOutcome::kDone) return internal_error(one.title + ": " + outcome.message);
   return rows;
 }
 

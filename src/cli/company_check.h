@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -47,6 +46,10 @@ class CompanyCheck {
   std::vector<CompanyCase> cases() const;
   Result<std::vector<LogitRow>> compute(const CompanyCase& one);
   void add_companions(const CompanyCase& one, StepPlan& plan, std::vector<Companion>& companions);
+  std::int32_t add_subject(const CompanyCase& one, std::int32_t sequence, std::int32_t at,
+                           StepPlan& plan) const;
+  std::int32_t n_prompt_tokens() const;
+  std::int32_t acquire();
   TokenId random_token();
 
   Engine& engine_;

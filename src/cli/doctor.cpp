@@ -103,6 +103,7 @@ Result<bool> print_company(Engine& engine, const ResidentAdapter* module) {
     }
   }
   if (all_equal) return true;
+  std::printf("  The promise of identical answers covers q4_0, q4_1, q5_0 and q8_0 weights.\n");
   std::printf("  Greedy answers may depend on the company where two tokens are nearly tied.\n");
   const bool left_to_ggml = engine.grafter().stats().n_foreign_attention_nodes > 0;
   std::printf(

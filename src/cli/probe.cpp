@@ -15,11 +15,9 @@
 namespace graft::cli {
 namespace {
 
-const std::vector<std::string>& default_prompts() {
-  static const std::vector<std::string> kPrompts = {
-      "The capital of France is", "Once upon a time there was a small",
-      "def add(a, b):\n    return", "Question: What is the moon?\nAnswer:"};
-  return kPrompts;
+std::vector<std::string> default_prompts() {
+  return {"The capital of France is", "Once upon a time there was a small",
+          "def add(a, b):\n    return", "Question: What is the moon?\nAnswer:"};
 }
 
 std::string first_line(const std::string& text) {
@@ -129,7 +127,7 @@ Status probe(const ProbeCommand& command, LoadedModel& loaded) {
   std::printf("\n%-38s %5s %10s %10s %10s %12s\n", "text", "rows", "max |d|", "mean |d|", "KL",
               "top changed");
   PromptEffect total;
-  const auto& prompts = command.prompts.empty() ? default_prompts() : command.prompts;
+  const auto prompts = command.prompts.empty() ? default_prompts() : command.prompts;
   for (const std::string& prompt : prompts) {
     GRAFT_ASSIGN_OR_RETURN(
         const PromptEffect effect,

@@ -145,6 +145,20 @@ TEST(Serve, TheShutdownTimeoutEndsWhatIsLeft) {
   EXPECT_EQ(program.wait(), 0) << program.err();
 }
 
+TEST(Serve, ASecondSignalEndsAtOnce) {
+  Program program(serve_arguments({"--ctx", "4096", "--shutdown-timeout", "3600"}));
+  const std::uint16_t port = program.wait_for_port();
+  ASSERT_NE(port, 0) << program.err();
+  // Half a request keeps the drain waiting.
+  RawClient client(port);
+  ASSERT_TRUE(client.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{"));
+  ASSERT_EQ(RawClient(port).connected(), true);
+  program.signal(SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  program.signal(SIGTERM);
+  EXPECT_EQ(program.wait(), 128 + SIGTERM);
+}
+
 TEST(Serve, DamagedFilesGiveOneClearLine) {
   const ScratchDirectory scratch;
   const std::string whole = read_text(model());
