@@ -42,10 +42,11 @@ class Conversation {
     }
   }
 
-  // Prints the answer as it comes.
+  // Prints the answer as it comes. After an error the conversation is as it was before.
   Status ask(const std::string& text);
 
  private:
+  Result<std::string> answer_to(const std::string& text);
   Result<std::vector<TokenId>> make_prompt(const std::string& text);
   Result<std::string> print_answer(AnswerQueue& answer, RequestId id);
   void print_shape(const Finished& finished) const;
@@ -71,6 +72,17 @@ Result<std::vector<TokenId>> Conversation::make_prompt(const std::string& text) 
 }
 
 Status Conversation::ask(const std::string& text) {
+  const Json before = messages_;
+  auto said = answer_to(text);
+  if (!said) {
+    messages_ = before;
+    return std::move(said).error();
+  }
+  messages_.push_back({{"role", "assistant"}, {"content", std::move(*said)}});
+  return {};
+}
+
+Result<std::string> Conversation::answer_to(const std::string& text) {
   GRAFT_ASSIGN_OR_RETURN(auto tokens, make_prompt(text));
   GenerationRequest request;
   request.id = next_id_++;
@@ -81,9 +93,7 @@ Status Conversation::ask(const std::string& text) {
       static_cast<std::size_t>(loaded_.engine->max_sequence_tokens()) + 16);
   const RequestId id = request.id;
   GRAFT_RETURN_IF_ERROR(loop_.submit({std::move(request), attachments_, answer}));
-  GRAFT_ASSIGN_OR_RETURN(std::string said, print_answer(*answer, id));
-  messages_.push_back({{"role", "assistant"}, {"content", std::move(said)}});
-  return {};
+  return print_answer(*answer, id);
 }
 
 Result<std::string> Conversation::print_answer(AnswerQueue& answer, RequestId id) {
@@ -136,7 +146,8 @@ int converse(Conversation& conversation) {
       continue;
     }
     if (line.empty()) continue;
-    if (const Status answered = conversation.ask(line); !answered) return report(answered.error());
+    // A text that is too long for the rest of the context, say: the user may go on.
+    if (const Status answered = conversation.ask(line); !answered) report(answered.error());
   }
   if (is_terminal) std::cerr << "\n";
   return kExitOk;

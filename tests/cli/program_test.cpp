@@ -280,6 +280,11 @@ TEST(Chat, AnswersOnceAndConverses) {
   Program talk({"chat", model(), "-t", "1", "--temperature", "0"}, "x\n/reset\nw\n/quit\n");
   ASSERT_EQ(talk.wait(), 0) << talk.err();
   EXPECT_EQ(talk.out(), "yz\nxyz\n");
+  Program too_long({"chat", model(), "-t", "1", "--temperature", "0", "--ctx", "256"},
+                   std::string(1000, 'a') + "\nx\n");
+  ASSERT_EQ(too_long.wait(), 0) << too_long.err();
+  EXPECT_EQ(too_long.out(), "yz\n");
+  EXPECT_NE(too_long.err().find("graft: "), std::string::npos);
 }
 
 }  // namespace
