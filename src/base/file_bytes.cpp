@@ -38,8 +38,8 @@ Result<std::size_t> checked_size(int fd, const std::string& path, std::uint64_t 
   if (!S_ISREG(info.st_mode)) return invalid_argument("'" + path + "' is not a regular file");
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size > max_bytes) {
-    return invalid_argument("'" + path + "' has " + std::to_string(size) +
-                            " bytes; the limit is " + std::to_string(max_bytes));
+    return invalid_argument("'" + path + "' has " + std::to_string(size) + " bytes; the limit is " +
+                            std::to_string(max_bytes));
   }
   return static_cast<std::size_t>(size);
 }
@@ -78,7 +78,8 @@ Result<std::vector<std::byte>> read_file(const std::string& path, std::uint64_t 
   while (done < size) {
     const ssize_t n = ::read(file.get(), bytes.data() + done, size - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return data_corrupt("'" + path + "' ended after " + std::to_string(done) + " bytes");
+    if (n <= 0)
+      return data_corrupt("'" + path + "' ended after " + std::to_string(done) + " bytes");
     done += static_cast<std::size_t>(n);
   }
   return bytes;

@@ -28,7 +28,8 @@ class Queue {
       if (closed_) return Error{ErrorCode::kUnavailable, "the server is shutting down", {}};
       if (items_.size() >= capacity_) {
         return Error{ErrorCode::kResourceExhausted,
-                     "the queue is full (" + std::to_string(capacity_) + " entries)", {}};
+                     "the queue is full (" + std::to_string(capacity_) + " entries)",
+                     {}};
       }
       items_.push_back(std::move(value));
     }

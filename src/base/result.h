@@ -1,8 +1,8 @@
 // Result<T> and Status: how one folder tells another that something expected went wrong.
 //
 // Error codes are a closed list; api/ alone maps them to HTTP statuses. The message names the thing
-// and the limit, never our code. Values may be move-only. Shaped like std::expected (C++23), so that
-// it can be replaced by it later. Thread-compatible: no hidden state.
+// and the limit, never our code. Values may be move-only. Shaped like std::expected (C++23), so
+// that it can be replaced by it later. Thread-compatible: no hidden state.
 #pragma once
 
 #include <string>
@@ -38,8 +38,10 @@ class [[nodiscard]] Result {
  public:
   using value_type = T;
 
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(Error error)
+      : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   bool has_value() const { return state_.index() == 0; }
   explicit operator bool() const { return has_value(); }
@@ -80,7 +82,8 @@ class [[nodiscard]] Result {
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Error error) : error_(std::move(error)), ok_(false) {}  // NOLINT(google-explicit-constructor)
+  Status(Error error)
+      : error_(std::move(error)), ok_(false) {}  // NOLINT(google-explicit-constructor)
 
   bool has_value() const { return ok_; }
   explicit operator bool() const { return ok_; }
@@ -123,17 +126,17 @@ inline Error internal_error(std::string message) {
 #define GRAFT_CONCAT(a, b) GRAFT_CONCAT_INNER(a, b)
 
 // Leaves the function with the error of `expression`, a Status or Result.
-#define GRAFT_RETURN_IF_ERROR(expression)                            \
-  do {                                                               \
-    if (auto graft_status = (expression); !graft_status) {           \
-      return std::move(graft_status).error();                        \
-    }                                                                \
+#define GRAFT_RETURN_IF_ERROR(expression)                  \
+  do {                                                     \
+    if (auto graft_status = (expression); !graft_status) { \
+      return std::move(graft_status).error();              \
+    }                                                      \
   } while (false)
 
 // GRAFT_ASSIGN_OR_RETURN(auto model, load(path)): declares `model`, or leaves with the error.
-#define GRAFT_ASSIGN_OR_RETURN(declaration, expression)                              \
-  auto GRAFT_CONCAT(graft_result_, __LINE__) = (expression);                         \
-  if (!GRAFT_CONCAT(graft_result_, __LINE__)) {                                      \
-    return std::move(GRAFT_CONCAT(graft_result_, __LINE__)).error();                 \
-  }                                                                                  \
+#define GRAFT_ASSIGN_OR_RETURN(declaration, expression)              \
+  auto GRAFT_CONCAT(graft_result_, __LINE__) = (expression);         \
+  if (!GRAFT_CONCAT(graft_result_, __LINE__)) {                      \
+    return std::move(GRAFT_CONCAT(graft_result_, __LINE__)).error(); \
+  }                                                                  \
   declaration = std::move(GRAFT_CONCAT(graft_result_, __LINE__)).value()

@@ -16,7 +16,7 @@ namespace graft {
 
 struct TokenLogprob {
   TokenId token = 0;
-  std::string bytes;  // the token's raw bytes, perhaps not whole UTF-8
+  std::string bytes;     // the token's raw bytes, perhaps not whole UTF-8
   float logprob = 0.0F;  // natural log, raw distribution
 };
 

@@ -1,5 +1,6 @@
-// A generation request after validation, as the scheduler sees it. Plain values; no I/O, no threads.
-// Ranges are checked by api/ before such a value exists; the limits stand beside the fields.
+// A generation request after validation, as the scheduler sees it. Plain values; no I/O, no
+// threads. Ranges are checked by api/ before such a value exists; the limits stand beside the
+// fields.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,13 @@ using TokenId = std::int32_t;
 using RequestId = std::uint64_t;
 
 struct SamplingParams {
-  float temperature = 1.0F;        // 0 = greedy
-  std::int32_t top_k = 0;          // 0 = off
-  float top_p = 1.0F;              // (0, 1]
-  float min_p = 0.0F;              // [0, 1]
-  float repetition_penalty = 1.0F; // > 0; 1 = off (CTRL, arXiv:1909.05858)
-  float frequency_penalty = 0.0F;  // [-2, 2]
-  float presence_penalty = 0.0F;   // [-2, 2]
+  float temperature = 1.0F;          // 0 = greedy
+  std::int32_t top_k = 0;            // 0 = off
+  float top_p = 1.0F;                // (0, 1]
+  float min_p = 0.0F;                // [0, 1]
+  float repetition_penalty = 1.0F;   // > 0; 1 = off (CTRL, arXiv:1909.05858)
+  float frequency_penalty = 0.0F;    // [-2, 2]
+  float presence_penalty = 0.0F;     // [-2, 2]
   std::int32_t penalty_last_n = 64;  // tokens that penalties look back at; 0 = none
   std::optional<std::uint32_t> seed = {};
   std::vector<std::pair<TokenId, float>> logit_bias = {};  // ids in the vocabulary; finite
@@ -33,7 +34,7 @@ struct StopRules {
   std::int32_t max_tokens = -1;  // -1 = until the context ends
   std::int32_t min_tokens = 0;   // end-of-generation tokens are suppressed before that many
   bool ignore_eos = false;
-  std::vector<std::string> strings;   // never empty strings
+  std::vector<std::string> strings;  // never empty strings
   std::vector<TokenId> token_ids;
 };
 

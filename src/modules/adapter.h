@@ -17,9 +17,7 @@ namespace graft {
 
 enum class FactorType : std::uint8_t { kF32, kF16, kBF16 };
 
-constexpr std::size_t bytes_per_value(FactorType type) {
-  return type == FactorType::kF32 ? 4 : 2;
-}
+constexpr std::size_t bytes_per_value(FactorType type) { return type == FactorType::kF32 ? 4 : 2; }
 
 // A dense matrix, row-major: value (row, col) stands at index row * n_cols + col.
 struct FactorMatrix {
@@ -31,9 +29,9 @@ struct FactorMatrix {
 
 struct LoraTerm {
   SiteKey site;
-  std::int64_t n_in = 0;       // kGetRows: number of table rows (vocabulary)
-  std::int64_t n_out = 0;      // outputs of this term; the site may have more
-  std::int64_t out_offset = 0; // first output of the site that this term writes
+  std::int64_t n_in = 0;        // kGetRows: number of table rows (vocabulary)
+  std::int64_t n_out = 0;       // outputs of this term; the site may have more
+  std::int64_t out_offset = 0;  // first output of the site that this term writes
   std::int64_t rank = 0;
   std::int64_t n_experts = 1;  // kMatMulId: experts of the base; else 1
   float scale = 1.0F;          // alpha / r or alpha / sqrt(r); the request's scale multiplies it
@@ -48,19 +46,19 @@ struct LoraTerm {
 
 // What became of every tensor and setting of a module's files.
 struct LoadReport {
-  std::string format;               // "PEFT LoRA (safetensors)", "GGUF LoRA"
-  std::string base_name;            // what the author says it was trained on; may be empty
-  std::vector<std::string> bound;   // file tensor -> site, one line each
-  std::vector<std::string> ignored; // file tensor: why that is right
-  std::vector<std::string> notes;   // settings that matter, disagreements that do not block
-  std::int64_t n_tensors = 0;       // in the files
+  std::string format;                // "PEFT LoRA (safetensors)", "GGUF LoRA"
+  std::string base_name;             // what the author says it was trained on; may be empty
+  std::vector<std::string> bound;    // file tensor -> site, one line each
+  std::vector<std::string> ignored;  // file tensor: why that is right
+  std::vector<std::string> notes;    // settings that matter, disagreements that do not block
+  std::int64_t n_tensors = 0;        // in the files
   std::int64_t max_rank = 0;
 };
 
 struct Adapter {
-  std::string digest;  // SHA-256 over the module's files in canonical order, 64 hex digits
-  std::string architecture;         // of the base it was resolved against
-  std::vector<LoraTerm> terms;      // never empty
+  std::string digest;           // SHA-256 over the module's files in canonical order, 64 hex digits
+  std::string architecture;     // of the base it was resolved against
+  std::vector<LoraTerm> terms;  // never empty
   LoadReport report;
 
   std::uint64_t factor_bytes() const;  // sum over all terms of a, b and bias

@@ -12,7 +12,8 @@
 namespace graft {
 
 struct BaseTensor {
-  std::array<std::int64_t, 4> ne = {1, 1, 1, 1};  // ggml order: ne[0] = inputs, ne[1] = outputs, ne[2] = experts
+  std::array<std::int64_t, 4> ne = {
+      1, 1, 1, 1};  // ggml order: ne[0] = inputs, ne[1] = outputs, ne[2] = experts
 };
 
 struct BaseModel {
@@ -24,10 +25,10 @@ struct BaseModel {
   std::int64_t n_vocab = 0;
   std::int64_t n_heads = 0;
   std::int64_t n_heads_kv = 0;
-  std::int64_t n_experts = 0;     // 0 = dense
-  std::int64_t head_dim_k = 0;    // per head; n_embd / n_heads unless the file says otherwise
+  std::int64_t n_experts = 0;   // 0 = dense
+  std::int64_t head_dim_k = 0;  // per head; n_embd / n_heads unless the file says otherwise
   std::int64_t head_dim_v = 0;
-  bool tied_head = false;         // no output.weight: the head reads token_embd.weight
+  bool tied_head = false;  // no output.weight: the head reads token_embd.weight
   // Every tensor of the file by GGUF name.
   std::unordered_map<std::string, BaseTensor> tensors;
   // Modules are proven on this architecture (llama, qwen2, qwen3, gemma3, phi3, qwen3moe).

@@ -14,11 +14,11 @@
 namespace graft {
 
 struct ModuleVersion {
-  std::string name;    // as registered; unique among live modules
-  std::string path;    // where it was loaded from
+  std::string name;  // as registered; unique among live modules
+  std::string path;  // where it was loaded from
   std::int64_t created_unix_s = 0;
-  std::shared_ptr<const Adapter> description;        // without factor bytes once resident
-  std::shared_ptr<const ResidentAdapter> resident;   // what kernels read
+  std::shared_ptr<const Adapter> description;       // without factor bytes once resident
+  std::shared_ptr<const ResidentAdapter> resident;  // what kernels read
 
   const std::string& digest() const { return resident->digest(); }
 };

@@ -1,7 +1,8 @@
-// Logits of transformers + PEFT against ours, for every adapter case of make_golden.py: F32 weights,
-// F32 factors, F32 keys and values, tolerance 5e-4 (design section 11). Three paths compute each
-// case: the attention step with the fused kernel, the same with ggml's plain attention, and the
-// attention step with the prompt cut into pieces beside another sequence that runs on the base.
+// Logits of transformers + PEFT against ours, for every adapter case of make_golden.py: F32
+// weights, F32 factors, F32 keys and values, tolerance 5e-4 (design section 11). Three paths
+// compute each case: the attention step with the fused kernel, the same with ggml's plain
+// attention, and the attention step with the prompt cut into pieces beside another sequence that
+// runs on the base.
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -85,10 +86,13 @@ struct Path {
 // Largest difference over the case's rows.
 double run_case(const GoldenCase& golden, const Path& path) {
   const Model& model = model_of(golden.model);
-  RawContext context(model.handle(),
-                     {.n_ctx = 512, .n_batch = 64, .n_seqs = 2, .n_threads = 1,
-                      .attention = path.our_attention, .flash_attention = path.our_attention,
-                      .cache_type = GGML_TYPE_F32});
+  RawContext context(model.handle(), {.n_ctx = 512,
+                                      .n_batch = 64,
+                                      .n_seqs = 2,
+                                      .n_threads = 1,
+                                      .attention = path.our_attention,
+                                      .flash_attention = path.our_attention,
+                                      .cache_type = GGML_TYPE_F32});
   std::vector<std::shared_ptr<const ResidentAdapter>> leases;
   std::vector<PlannedAttachment> set;
   for (const auto& [file, scale] : golden.adapters) {
@@ -130,16 +134,17 @@ double run_case(const GoldenCase& golden, const Path& path) {
 class Golden : public ::testing::TestWithParam<GoldenCase> {};
 
 TEST_P(Golden, AgreesWithPeft) {
-  for (const Path& path : {Path{"attention step", true, 64, false},
-                           Path{"plain attention", false, 64, false},
-                           Path{"in pieces beside the base", true, 5, true}}) {
+  for (const Path& path :
+       {Path{"attention step", true, 64, false}, Path{"plain attention", false, 64, false},
+        Path{"in pieces beside the base", true, 5, true}}) {
     EXPECT_LT(run_case(GetParam(), path), kTolerance) << path.name;
   }
 }
 
 std::string test_name(const ::testing::TestParamInfo<GoldenCase>& info) {
   std::string name = info.param.name;
-  std::replace_if(name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
   return name;
 }
 

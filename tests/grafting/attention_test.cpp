@@ -1,6 +1,6 @@
 // The attention step against ggml's own, and the promise of batch invariance, on the real model:
-// a sequence's logits are the same bits alone, in any company, in any chunks, wherever its cells lie
-// and for any number of threads.
+// a sequence's logits are the same bits alone, in any company, in any chunks, wherever its cells
+// lie and for any number of threads.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -126,8 +126,9 @@ TEST(Attention, AgreesWithGgmlOnF32Weights) {
 TEST(Attention, F32CacheIsReadWithoutTheCast) {
   const ModelPointer model = load_model(cached_model("SmolLM2-135M-Instruct-F32.gguf"));
   RawContext ours(model.get(), {.cache_type = GGML_TYPE_F32});
-  RawContext reference(model.get(), {.n_ctx = 1024, .grafter = false, .flash_attention = false,
-                                     .cache_type = GGML_TYPE_F32});
+  RawContext reference(
+      model.get(),
+      {.n_ctx = 1024, .grafter = false, .flash_attention = false, .cache_type = GGML_TYPE_F32});
   const Logits a = run_sequence(ours, {});
   const Logits b = run_sequence(reference, {});
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_LT(largest_difference(a[i], b[i]), 5e-4);

@@ -35,7 +35,8 @@ constexpr std::int32_t kFetchAhead = 24;
 
 void FetchRow(const CacheView& view, std::int32_t cell, int n) {
   const char* source = view.base + static_cast<std::size_t>(cell) * view.cell_stride;
-  const std::ptrdiff_t bytes = static_cast<std::ptrdiff_t>(n) * (view.type == CacheType::kF32 ? 4 : 2);
+  const std::ptrdiff_t bytes =
+      static_cast<std::ptrdiff_t>(n) * (view.type == CacheType::kF32 ? 4 : 2);
   for (std::ptrdiff_t i = 0; i < bytes; i += 64) hwy::Prefetch(source + i);
 }
 
@@ -247,8 +248,7 @@ void RunBlock(const Block& block, AttentionQuery* queries, int n_queries) {
     const LaneRange range = VisibleLanes(queries[i], block.start);
     AttentionQuery* together[kMaxTogether];
     int n = 0;
-    while (i < n_queries && n < kMaxTogether &&
-           VisibleLanes(queries[i], block.start) == range) {
+    while (i < n_queries && n < kMaxTogether && VisibleLanes(queries[i], block.start) == range) {
       together[n++] = &queries[i++];
     }
     if (range.begin >= range.end) continue;
@@ -339,8 +339,7 @@ void fold_chunk(float& max, float& sum, float* acc, float later_max, float later
   for (int i = 0; i < d_v; ++i) acc[i] = acc[i] * keep + later_acc[i] * add;
 }
 
-void finish_query(float max, float sum, const float* acc, const float* sink, float* out,
-                  int d_v) {
+void finish_query(float max, float sum, const float* acc, const float* sink, float* out, int d_v) {
   float keep = 1.0F;
   if (sink != nullptr) {
     const float top = std::max(max, *sink);

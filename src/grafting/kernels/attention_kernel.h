@@ -1,5 +1,5 @@
-// The inner loop of the attention step: softmax(q k^T * scale [capped] [+ bias]) v for a few rows of
-// one sequence against its own cells, in a fixed order that depends on the row alone.
+// The inner loop of the attention step: softmax(q k^T * scale [capped] [+ bias]) v for a few rows
+// of one sequence against its own cells, in a fixed order that depends on the row alone.
 //
 // Order of a row's sum (the promise of batch invariance, design section 2b): a cell's lane is its
 // position modulo 64 and its block the position divided by 64; blocks of kBlocksPerChunk form a
@@ -15,8 +15,8 @@
 
 namespace graft {
 
-inline constexpr int kAttentionBlock = 64;    // cells per block
-inline constexpr int kBlocksPerChunk = 8;     // blocks per chunk
+inline constexpr int kAttentionBlock = 64;  // cells per block
+inline constexpr int kBlocksPerChunk = 8;   // blocks per chunk
 inline constexpr int kAttentionChunk = kAttentionBlock * kBlocksPerChunk;
 
 enum class CacheType : std::uint8_t { kF16, kF32, kOther };
@@ -26,8 +26,8 @@ using DequantizeRow = void (*)(const void* source, float* target, std::int64_t n
 
 // One tensor of cached keys or values, seen from one key head.
 struct CacheView {
-  const char* base = nullptr;       // cell 0 of this key head
-  std::size_t cell_stride = 0;      // bytes from cell to cell
+  const char* base = nullptr;   // cell 0 of this key head
+  std::size_t cell_stride = 0;  // bytes from cell to cell
   CacheType type = CacheType::kF16;
   DequantizeRow dequantize = nullptr;
 };
@@ -36,19 +36,19 @@ struct CacheView {
 struct AttentionShape {
   int d_k = 0;
   int d_v = 0;
-  int group = 0;          // query heads per key head
+  int group = 0;  // query heads per key head
   float scale = 1.0F;
-  float softcap = 0.0F;   // 0 = none; scores become softcap * tanh(score)
+  float softcap = 0.0F;  // 0 = none; scores become softcap * tanh(score)
 };
 
 // A query head of a row: what it reads, where it accumulates.
 struct AttentionQuery {
-  const float* q = nullptr;     // [d_k], already scaled
-  float* acc = nullptr;         // [d_v], unnormalised sum of this chunk
-  float max = 0.0F;             // running maximum, -inf at the start of a chunk
-  float sum = 0.0F;             // running sum of exponentials
-  std::int32_t begin = 0;       // first visible position (inclusive)
-  std::int32_t end = 0;         // last visible position + 1
+  const float* q = nullptr;  // [d_k], already scaled
+  float* acc = nullptr;      // [d_v], unnormalised sum of this chunk
+  float max = 0.0F;          // running maximum, -inf at the start of a chunk
+  float sum = 0.0F;          // running sum of exponentials
+  std::int32_t begin = 0;    // first visible position (inclusive)
+  std::int32_t end = 0;      // last visible position + 1
   // Added to the score of a cell before the softmax, per cell of the list; null = none (ALiBi).
   const float* bias = nullptr;  // indexed like `cells`
 };
