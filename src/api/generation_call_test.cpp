@@ -242,6 +242,22 @@ TEST(GenerationCall, BadValuesNameTheirField) {
   for (const BadField& bad : completion_only) expect_refused(completion(bad.json), bad);
 }
 
+// A field that a reader takes without its check would throw or overflow here.
+TEST(GenerationCall, EveryFieldSurvivesEveryType) {
+  for (const Field& field : generation_fields()) {
+    for (const char* value : {"true", "-1", "0.5", "1e300", "38888888888888888888888", "\"x\"",
+                              "[]", "[null]", "[[]]", "{}", R"({"x":null})", R"([{"x":1}])"}) {
+      const std::string more = "\"" + std::string(field.name) + "\":" + value;
+      for (const auto& call : {chat_body("{" + more + "}"), completion_body("{" + more + "}"),
+                               chat(more), completion(more)}) {
+        if (!call) {
+          EXPECT_FALSE(call.error().message.empty()) << more;
+        }
+      }
+    }
+  }
+}
+
 TEST(GenerationCall, ListsAreCapped) {
   const auto repeated = [](const std::string& item, int n) {
     std::string list = item;
