@@ -194,7 +194,7 @@ void Connection::on_answer(api::Answer answer) {
     return;
   }
   if (auto* response = std::get_if<api::HttpResponse>(&answer)) {
-    send_whole(std::move(*response));
+    send_whole(*response);
     return;
   }
   exchange_ = std::move(std::get<std::shared_ptr<api::Exchange>>(answer));
@@ -215,10 +215,10 @@ void Connection::poll(bool idle) {
   }
   if (output.whole != nullptr) {
     exchange_ = nullptr;
-    send_whole(std::move(*output.whole));
+    send_whole(*output.whole);
     return;
   }
-  if (output.head != nullptr) send_head(std::move(*output.head));
+  if (output.head != nullptr) send_head(*output.head);
   if (!output.bytes.empty()) {
     if (chunked_) {
       append_chunk(output_, output.bytes);
@@ -239,14 +239,14 @@ void Connection::poll(bool idle) {
   }
 }
 
-void Connection::send_whole(api::HttpResponse response) {
+void Connection::send_whole(const api::HttpResponse& response) {
   keep_alive_ = keep_alive_ && !response.close && !draining_;
   output_ += response_head(response, BodyFraming::kLength, keep_alive_);
   if (!head_only_) output_ += response.body;
   finish_answer();
 }
 
-void Connection::send_head(api::HttpResponse head) {
+void Connection::send_head(const api::HttpResponse& head) {
   chunked_ = !http_1_0_;
   keep_alive_ = keep_alive_ && chunked_ && !draining_;
   output_ +=

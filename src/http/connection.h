@@ -69,8 +69,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void begin_answer();
   void on_answer(api::Answer answer);
   void poll(bool idle);
-  void send_whole(api::HttpResponse response);
-  void send_head(api::HttpResponse head);
+  void send_whole(const api::HttpResponse& response);
+  void send_head(const api::HttpResponse& head);
   void finish_answer();
   void write_more();
   void on_written(const boost::system::error_code& error);

@@ -52,8 +52,9 @@ class HttpServer::Core {
         service_(service),
         io_(std::max(1, options_.n_io_threads)),
         wake_list_(std::make_shared<WakeList>(io_)),
-        acceptor_(asio::make_strand(io_)),
-        back_off_(acceptor_.get_executor()),
+        accept_strand_(asio::make_strand(io_)),
+        acceptor_(accept_strand_),
+        back_off_(accept_strand_),
         work_(asio::make_work_guard(io_)) {}
 
   ~Core() {
@@ -90,6 +91,7 @@ class HttpServer::Core {
   std::optional<ConnectionContext> context_;
   asio::io_context io_;
   std::shared_ptr<WakeList> wake_list_;
+  asio::strand<asio::io_context::executor_type> accept_strand_;
   tcp::acceptor acceptor_;
   asio::steady_timer back_off_;
   std::optional<PreparePool> pool_;
@@ -125,7 +127,7 @@ Status HttpServer::Core::listen() {
 void HttpServer::Core::run() {
   pool_.emplace(std::max(1, options_.n_prepare_threads), options_.max_queued_preparations);
   context_.emplace(ConnectionContext{options_, service_, *pool_, connections_, wake_list_});
-  asio::post(acceptor_.get_executor(), [this] { accept(); });
+  asio::post(accept_strand_, [this] { accept(); });
   for (int i = 0; i < std::max(1, options_.n_io_threads); ++i) {
     threads_.emplace_back([this] {
       while (!io_.stopped()) {
@@ -181,7 +183,7 @@ void HttpServer::Core::turn_away(tcp::socket socket) const {
 }
 
 void HttpServer::Core::stop_accepting() {
-  asio::post(acceptor_.get_executor(), [this] {
+  asio::post(accept_strand_, [this] {
     boost::system::error_code ignored;
     acceptor_.close(ignored);
     back_off_.cancel();
