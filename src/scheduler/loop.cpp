@@ -178,10 +178,11 @@ SchedulePlan Loop::plan() {
   for (std::size_t i = 0; i < std::min(n_free, waiting_.size()); ++i) {
     waiting.push_back(waiting_[i]->n_tokens());
   }
+  const auto n_streams = static_cast<std::int32_t>(running_.size() + waiting.size());
   PolicyLimits limits;
   limits.n_rows = options_.max_rows > 0 ? options_.max_rows : engine_.max_rows();
   limits.n_prefill_beside_decode =
-      options_.n_prefill_beside_decode.value_or(pace_.prefill_share(n_decode));
+      options_.n_prefill_beside_decode.value_or(pace_.prefill_share(n_decode, n_streams));
   limits.n_headroom_cells = options_.n_headroom_cells;
   return make_plan({.running = running,
                     .waiting = waiting,

@@ -8,8 +8,10 @@ namespace graft {
 
 namespace {
 
-constexpr std::array<std::int32_t, 7> kLadder = {8, 16, 32, 64, 128, 256, 512};
-constexpr std::int32_t kShareBeforeMeasuring = 32;
+constexpr std::array<std::int32_t, 12> kLadder = {8,  16,  24,  32,  48,  64,
+                                                  96, 128, 192, 256, 384, 512};
+constexpr std::int32_t kStepBeforeMeasuring = 32;
+constexpr std::int32_t kLeastShare = 4;  // a prompt goes on, however many decode
 
 // Moves `average` towards `value`. A machine's hiccup is worth at most four times the average.
 void update(double& average, double value) {
@@ -50,15 +52,21 @@ void Pace::record(std::int32_t n_decode, std::int32_t n_prefill, double ms) {
   update(ms_per_prefill_row_, (ms - quiet) / n_prefill);
 }
 
-std::int32_t Pace::prefill_share(std::int32_t n_decode) const {
+std::int32_t Pace::prefill_share(std::int32_t n_decode, std::int32_t n_streams) const {
   const double quiet = n_decode > 0 ? quiet_ms(n_decode) : 0;
-  if (quiet == 0 || ms_per_prefill_row_ == 0) return kShareBeforeMeasuring;
-  const double n_rows = (max_gap_factor_ - 1) * quiet / ms_per_prefill_row_;
-  std::int32_t share = kLadder.front();
-  for (const std::int32_t rung : kLadder) {
-    if (rung <= n_rows) share = rung;
+  double n_rows = kStepBeforeMeasuring;
+  if (quiet > 0 && ms_per_prefill_row_ > 0) {
+    // A decode row costs no less than a prompt row: so much is known of steps never seen.
+    const double beside = ms_per_prefill_row_ * std::max(0, n_streams - n_decode);
+    const double later = std::max(quiet_ms(std::max(n_streams, n_decode)), quiet + beside);
+    n_rows = n_decode + (max_gap_factor_ * later - quiet) / ms_per_prefill_row_;
   }
-  return share;
+  std::int32_t n_total =
+      (n_decode + kLeastShare + kLadder.front() - 1) / kLadder.front() * kLadder.front();
+  for (const std::int32_t rung : kLadder) {
+    if (rung <= n_rows) n_total = std::max(n_total, rung);
+  }
+  return n_total - n_decode;
 }
 
 }  // namespace graft

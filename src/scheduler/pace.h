@@ -1,9 +1,11 @@
 // Pace: how many prompt tokens a step may carry beside decode rows, learnt from measured step
 // times, so that streams that others read do not stutter while a long prompt is computed.
 //
-// A quiet step (decode rows only) of n rows takes q(n); each prompt row beside them adds r. The
-// share is the largest of a short ladder with q + share * r <= max_gap_factor * q. A ladder,
-// because llama.cpp builds a new graph whenever the number of rows changes.
+// A quiet step (decode rows only) of n rows takes q(n); each prompt row beside them adds r. Streams
+// that are still computing their prompts will decode soon, so with d decode rows of s streams a
+// step may take max_gap_factor * q(s): q(d) + share * r must stay below that. Decode and prompt
+// rows together come from a short ladder of multiples of 8, because llama.cpp builds a new graph
+// whenever their number changes and its kernels take rows by fours.
 //
 // Only numbers go in: no clock of its own. Belongs to the engine thread.
 #pragma once
@@ -21,8 +23,10 @@ class Pace {
   // A step of n_decode + n_prefill rows took `ms`.
   void record(std::int32_t n_decode, std::int32_t n_prefill, double ms);
 
-  // Rows of the ladder 8, 16, ... 512 beside `n_decode` decode rows; 32 before anything is known.
-  std::int32_t prefill_share(std::int32_t n_decode) const;
+  // Prompt rows beside `n_decode` decode rows, of `n_streams` that run or wait for a place; at
+  // least
+  // 4. Before anything is known, what fills a step of 32 rows.
+  std::int32_t prefill_share(std::int32_t n_decode, std::int32_t n_streams) const;
 
  private:
   // Times depend on the number of decode rows: one average per power of two.
