@@ -47,6 +47,7 @@ class LiveRequest {
   std::span<const TokenId> tokens() const { return tokens_; }
   std::int32_t n_tokens() const { return static_cast<std::int32_t>(tokens_.size()); }
   std::int32_t n_cached() const { return n_cached_; }
+  std::int32_t n_generated() const { return n_generated_; }
   std::int32_t n_pending() const { return n_tokens() - n_cached_; }
   std::int32_t sequence() const { return sequence_; }
   bool was_started() const { return was_started_; }

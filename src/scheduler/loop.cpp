@@ -168,21 +168,23 @@ void Loop::step() {
 
 SchedulePlan Loop::plan() {
   std::vector<RunningView> running;
-  std::int32_t n_decode = 0;
+  StreamCounts counts;
   for (const auto& request : running_) {
     running.push_back({.n_cached = request->n_cached(), .n_pending = request->n_pending()});
-    n_decode += request->n_pending() == 1 ? 1 : 0;
+    if (request->n_pending() != 1) continue;
+    counts.n_decode += 1;
+    counts.n_settled += request->n_generated() >= kSettledTokens ? 1 : 0;
   }
   std::vector<std::int32_t> waiting;
   const auto n_free = static_cast<std::size_t>(engine_.n_free_sequences());
   for (std::size_t i = 0; i < std::min(n_free, waiting_.size()); ++i) {
     waiting.push_back(waiting_[i]->n_tokens());
   }
-  const auto n_streams = static_cast<std::int32_t>(running_.size() + waiting.size());
+  counts.n_streams = static_cast<std::int32_t>(running_.size() + waiting.size());
   PolicyLimits limits;
   limits.n_rows = options_.max_rows > 0 ? options_.max_rows : engine_.max_rows();
   limits.n_prefill_beside_decode =
-      options_.n_prefill_beside_decode.value_or(pace_.prefill_share(n_decode, n_streams));
+      options_.n_prefill_beside_decode.value_or(pace_.prefill_share(counts));
   limits.n_headroom_cells = options_.n_headroom_cells;
   return make_plan({.running = running,
                     .waiting = waiting,

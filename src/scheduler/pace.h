@@ -3,9 +3,12 @@
 //
 // A quiet step (decode rows only) of n rows takes q(n); each prompt row beside them adds r. Streams
 // that are still computing their prompts will decode soon, so with d decode rows of s streams a
-// step may take max_gap_factor * q(s): q(d) + share * r must stay below that. Decode and prompt
-// rows together come from a short ladder of multiples of 8, because llama.cpp builds a new graph
-// whenever their number changes and its kernels take rows by fours.
+// step may take max_gap_factor * q(s): q(d) + share * r must stay below that. Where more streams
+// wait for their first token than are settled in decoding, the limit grows with their ratio: a gap
+// is worth it when more streams gain by it than suffer from it. A stream is settled after its first
+// kSettledTokens: a burst of requests is computed as one, and nobody's steady reading stutters.
+// Decode and prompt rows together come from a short ladder of multiples of 8, because llama.cpp
+// builds a new graph whenever their number changes and its kernels take rows by fours.
 //
 // Only numbers go in: no clock of its own. Belongs to the engine thread.
 #pragma once
@@ -15,6 +18,15 @@
 
 namespace graft {
 
+inline constexpr std::int32_t kSettledTokens = 16;
+
+// The streams of a step. Those that do not decode compute their prompts or wait for a place.
+struct StreamCounts {
+  std::int32_t n_streams = 0;
+  std::int32_t n_decode = 0;
+  std::int32_t n_settled = 0;  // of those that decode
+};
+
 class Pace {
  public:
   // Requires: max_gap_factor > 1.
@@ -23,10 +35,9 @@ class Pace {
   // A step of n_decode + n_prefill rows took `ms`.
   void record(std::int32_t n_decode, std::int32_t n_prefill, double ms);
 
-  // Prompt rows beside `n_decode` decode rows, of `n_streams` that run or wait for a place; at
-  // least
-  // 4. Before anything is known, what fills a step of 32 rows.
-  std::int32_t prefill_share(std::int32_t n_decode, std::int32_t n_streams) const;
+  // Prompt rows beside the decode rows; at least 4. Before anything is known, what fills a step of
+  // 32 rows.
+  std::int32_t prefill_share(const StreamCounts& counts) const;
 
  private:
   // Times depend on the number of decode rows: one average per power of two.

@@ -233,40 +233,46 @@ TEST(Policy, EverythingFinishesUnderRandomLoad) {
   }
 }
 
-TEST(Pace, FillsASmallStepBeforeItKnowsAnything) { EXPECT_EQ(Pace(2).prefill_share(1, 1), 31); }
+TEST(Pace, FillsASmallStepBeforeItKnowsAnything) {
+  EXPECT_EQ(Pace(2).prefill_share({1, 1, 1}), 31);
+}
 
 TEST(Pace, KeepsTheGapUnderTheFactor) {
   Pace pace(2);
   for (int i = 0; i < 50; ++i) pace.record(8, 0, 20);
   for (int i = 0; i < 50; ++i) pace.record(8, 16, 20 + 16 * 1.0);
-  EXPECT_EQ(pace.prefill_share(8, 8), 16);  // 20 ms for prompt rows of 1 ms: 24 is the rung below
+  EXPECT_EQ(pace.prefill_share({8, 8, 8}),
+            16);  // 20 ms for prompt rows of 1 ms: 24 is the rung below
   Pace generous(10);
   for (int i = 0; i < 50; ++i) generous.record(8, 0, 20);
   for (int i = 0; i < 50; ++i) generous.record(8, 16, 36);
-  EXPECT_EQ(generous.prefill_share(8, 8), 120);
+  EXPECT_EQ(generous.prefill_share({8, 8, 8}), 120);
 }
 
 TEST(Pace, NeverStopsPrefillAndSurvivesAHiccup) {
   Pace pace(2);
   for (int i = 0; i < 50; ++i) pace.record(1, 0, 1);
   for (int i = 0; i < 50; ++i) pace.record(1, 8, 100);
-  EXPECT_EQ(pace.prefill_share(1, 1), 7);
+  EXPECT_EQ(pace.prefill_share({1, 1, 1}), 7);
   Pace steady(2);
   for (int i = 0; i < 50; ++i) steady.record(1, 0, 10);
   for (int i = 0; i < 50; ++i) steady.record(1, 32, 20);
-  EXPECT_EQ(steady.prefill_share(1, 1), 31);
+  EXPECT_EQ(steady.prefill_share({1, 1, 1}), 31);
   steady.record(1, 0, 10000);
-  EXPECT_LE(steady.prefill_share(1, 1), 64);
+  EXPECT_LE(steady.prefill_share({1, 1, 1}), 64);
 }
 
 TEST(Pace, StreamsThatWillDecodeSoonCountAsIfTheyDid) {
   Pace pace(2);
   for (int i = 0; i < 50; ++i) pace.record(1, 0, 5);
   for (int i = 0; i < 50; ++i) pace.record(1, 16, 5 + 16 * 0.5);
-  EXPECT_EQ(pace.prefill_share(1, 1), 7);
-  EXPECT_EQ(pace.prefill_share(1, 8), 23);  // 2 * (5 + 7 * 0.5) - 5 = 12 ms: 24 of 25 rows
+  EXPECT_EQ(pace.prefill_share({1, 1, 1}), 7);
+  EXPECT_EQ(pace.prefill_share({8, 4, 4}), 12);   // 2 * (5 + 4 * 0.5) - 5 = 9 ms: 16 of 22 rows
+  EXPECT_EQ(pace.prefill_share({8, 1, 1}), 191);  // seven wait, one decodes: 192 of 229 rows
+  EXPECT_EQ(pace.prefill_share({8, 4, 0}), 508);  // the burst goes first
+  EXPECT_EQ(pace.prefill_share({8, 4, 2}), 44);   // 2 * 2 * 7 - 5 = 23 ms: 48 of 50 rows
   for (int i = 0; i < 50; ++i) pace.record(8, 0, 12);
-  EXPECT_EQ(pace.prefill_share(1, 8), 31);  // 2 * 12 - 5 = 19 ms: 32 of 39 rows
+  EXPECT_EQ(pace.prefill_share({8, 4, 4}), 28);  // 2 * (12 + 4 * 0.5) - 12 = 16 ms: 32 of 36 rows
 }
 
 }  // namespace
