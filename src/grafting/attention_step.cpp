@@ -249,15 +249,17 @@ void AttentionStep::run_chunk(const Node& node, const RowBlock& block, std::int3
                               Scratch& scratch) const {
   const VisibleCells& visible = node.mask->visible;
   const RowGroup& group = visible.groups()[static_cast<std::size_t>(block.group)];
-  const CellList list{visible.cells().data() + group.list_begin, group.first_position,
-                      group.end_position};
-  attend_chunk(node.shape, list, chunk, view_of(node.source->k, head),
-               view_of(node.source->v, head), scratch.queries.data(),
-               block.n_rows * node.shape.group, aligned(scratch.floats));
+  const AttentionSource source{
+      .list = {visible.cells().data() + group.list_begin, group.first_position, group.end_position},
+      .keys = view_of(node.source->k, head),
+      .values = view_of(node.source->v, head)};
+  const auto n_queries = static_cast<std::size_t>(block.n_rows * node.shape.group);
+  attend_chunk(node.shape, source, chunk, std::span(scratch.queries).first(n_queries),
+               aligned(scratch.floats));
 }
 
 void AttentionStep::write_query(const Node& node, const RowBlock& block, int head, int query,
-                                float max, float sum, const float* acc) {
+                                const SoftmaxState& state, const float* acc) {
   const ggml_tensor* target = node.source->node;
   const int g = query % node.shape.group;
   const std::int32_t row = block.first_row + query / node.shape.group;
@@ -266,7 +268,7 @@ void AttentionStep::write_query(const Node& node, const RowBlock& block, int hea
                                        static_cast<std::size_t>(row) * target->nb[2]);
   const ggml_tensor* sinks = node.source->sinks;
   const float* sink = sinks == nullptr ? nullptr : static_cast<const float*>(sinks->data) + q_head;
-  finish_query(max, sum, acc, sink, out, node.shape.d_v);
+  finish_query(state, acc, sink, out, node.shape.d_v);
 }
 
 // All chunks of a block in order, folded as they come.
@@ -283,13 +285,12 @@ void AttentionStep::run_block(const Node& node, const RowBlock& block, int head,
     run_chunk(node, block, chunk, head, scratch);
     for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
       const AttentionQuery& query = scratch.queries[i];
-      fold_chunk(state[i].max, state[i].sum, running + i * d_v, query.max, query.sum, query.acc,
-                 node.shape.d_v);
+      fold_chunk(state[i], running + i * d_v, query.state, query.acc, node.shape.d_v);
     }
   }
   for (int i = 0; i < n; ++i) {
     const auto at = static_cast<std::size_t>(i);
-    write_query(node, block, head, i, state[at].max, state[at].sum, running + at * d_v);
+    write_query(node, block, head, i, state[at], running + at * d_v);
   }
 }
 
@@ -309,8 +310,8 @@ void AttentionStep::run_chunk_item(const Node& node, std::int32_t item, int head
   float* at = partial(node, item, head);
   for (int i = 0; i < n; ++i) {
     const AttentionQuery& query = scratch.queries[static_cast<std::size_t>(i)];
-    at[0] = query.max;
-    at[1] = query.sum;
+    at[0] = query.state.max;
+    at[1] = query.state.sum;
     std::copy(query.acc, query.acc + node.shape.d_v, at + 2);
     at += node.shape.d_v + 2;
   }
@@ -326,9 +327,9 @@ void AttentionStep::fold_block(const Node& node, std::int32_t index, int head, S
     std::fill(acc, acc + node.shape.d_v, 0.0F);
     for (std::int32_t c = 0; c < block.end_chunk - block.first_chunk; ++c) {
       const float* later = partial(node, first + c, head) + static_cast<std::ptrdiff_t>(i) * stride;
-      fold_chunk(state.max, state.sum, acc, later[0], later[1], later + 2, node.shape.d_v);
+      fold_chunk(state, acc, {.max = later[0], .sum = later[1]}, later + 2, node.shape.d_v);
     }
-    write_query(node, block, head, i, state.max, state.sum, acc);
+    write_query(node, block, head, i, state, acc);
   }
 }
 

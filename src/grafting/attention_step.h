@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <limits>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -72,10 +71,6 @@ class AttentionStep {
 
     std::int32_t n_items() const;
   };
-  struct SoftmaxState {
-    float max = -std::numeric_limits<float>::infinity();
-    float sum = 0.0F;
-  };
   // What a thread needs to run one block. `queries` point into `floats`.
   struct Scratch {
     std::vector<float> floats;
@@ -97,8 +92,8 @@ class AttentionStep {
   void run_item(Node& node, std::int32_t item, Scratch& scratch);
   void run_chunk_item(const Node& node, std::int32_t item, int head, Scratch& scratch);
   void fold_block(const Node& node, std::int32_t block, int head, Scratch& scratch);
-  static void write_query(const Node& node, const RowBlock& block, int head, int query, float max,
-                          float sum, const float* acc);
+  static void write_query(const Node& node, const RowBlock& block, int head, int query,
+                          const SoftmaxState& state, const float* acc);
 
   std::int32_t n_threads_;
   std::unordered_map<const ggml_tensor*, PositionTable> tables_;  // by cache tensor

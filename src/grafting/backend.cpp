@@ -18,6 +18,8 @@ namespace {
 
 static_assert(GGML_BACKEND_API_VERSION == 2, "the private ggml structs belong to version 2");
 
+// init_backend is not told for which context it is called, so a thread says it beforehand.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 thread_local GraphRewriter* t_current_rewriter = nullptr;
 
 // State of one backend instance: the CPU backend that does the work, and who changes its graphs.

@@ -192,8 +192,8 @@ Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
     stats.n_computes += 1;
   }
   attention.learn_positions(index);
-  static const StepPlan kBaseOnly;
-  if (!modules.update_groups(plan != nullptr ? *plan : kBaseOnly)) is_emitted = false;
+  static const StepPlan base_only;
+  if (!modules.update_groups(plan != nullptr ? *plan : base_only)) is_emitted = false;
   if (!is_emitted) {
     if (const Status emitted = emit(nodes, rewritten); !emitted) {
       return refuse(emitted.error().message);

@@ -108,26 +108,31 @@ bool ModuleStep::update_groups(const StepPlan& plan) {
   return true;
 }
 
+namespace {
+
+const std::vector<LoraItem>& items_of(const StepGroup& group, SiteOp op, RowSpace rows) {
+  if (op == SiteOp::kGetRows) return group.lookup_items;
+  return rows == RowSpace::kOutputs ? group.output_items : group.token_items;
+}
+
+}  // namespace
+
 Status ModuleStep::build_site_work(const GraphIndex& index) {
   n_site_work_ = 0;
   for (const SiteNode& node : index.sites) {
+    const SiteKey& key = sites_.at(node.site).key;
     SiteWork* target = nullptr;
     for (const StepGroup& group : groups_.used()) {
       const auto* terms = group.sites->by_site[static_cast<std::size_t>(node.site)];
       if (terms == nullptr) continue;
       if (!node.rows_proven) {
-        return internal_error("the rows of '" + sites_.at(node.site).key.tensor +
+        return internal_error("the rows of '" + key.tensor +
                               "' do not match the batch; the step is refused");
       }
-      const bool lookup = sites_.at(node.site).key.op == SiteOp::kGetRows;
-      const std::vector<LoraItem>& items = lookup                            ? group.lookup_items
-                                           : node.rows == RowSpace::kOutputs ? group.output_items
-                                                                             : group.token_items;
+      const std::vector<LoraItem>& items = items_of(group, key.op, node.rows);
       if (items.empty()) continue;
       if (target == nullptr) target = &next_site_work(node);
-      for (const ResidentTerm* term : *terms) {
-        target->work.push_back({term, group.scale, items});
-      }
+      for (const ResidentTerm* term : *terms) target->work.push_back({term, group.scale, items});
     }
   }
   return {};

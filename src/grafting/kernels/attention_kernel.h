@@ -12,6 +12,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <span>
 
 namespace graft {
 
@@ -41,12 +43,17 @@ struct AttentionShape {
   float softcap = 0.0F;  // 0 = none; scores become softcap * tanh(score)
 };
 
+// State of an online softmax: the largest score so far and the sum of exponentials relative to it.
+struct SoftmaxState {
+  float max = -std::numeric_limits<float>::infinity();
+  float sum = 0.0F;
+};
+
 // A query head of a row: what it reads, where it accumulates.
 struct AttentionQuery {
   const float* q = nullptr;  // [d_k], already scaled
   float* acc = nullptr;      // [d_v], unnormalised sum of this chunk
-  float max = 0.0F;          // running maximum, -inf at the start of a chunk
-  float sum = 0.0F;          // running sum of exponentials
+  SoftmaxState state;        // of this chunk
   std::int32_t begin = 0;    // first visible position (inclusive)
   std::int32_t end = 0;      // last visible position + 1
   // Added to the score of a cell before the softmax, per cell of the list; null = none (ALiBi).
@@ -60,24 +67,31 @@ struct CellList {
   std::int32_t end = 0;    // last position + 1
 };
 
+// What the queries of a call read: one key head of one sequence.
+struct AttentionSource {
+  CellList list;
+  CacheView keys;
+  CacheView values;
+};
+
 // Scratch floats that attend_chunk needs per thread.
 std::size_t attention_scratch_floats(const AttentionShape& shape);
 
-// Runs one chunk (positions chunk * kAttentionChunk ...) for `n_queries` query heads that share a
-// key head and a cell list. Initialises acc, max and sum of each query, then leaves the chunk's
-// partial result there. A query that sees nothing in the chunk keeps max = -inf, sum = 0, acc = 0.
-void attend_chunk(const AttentionShape& shape, const CellList& list, std::int32_t chunk,
-                  const CacheView& keys, const CacheView& values, AttentionQuery* queries,
-                  int n_queries, float* scratch);
+// Runs one chunk (positions chunk * kAttentionChunk ...) for query heads that share a source.
+// Initialises acc and state of each query, then leaves the chunk's partial result there. A query
+// that sees nothing in the chunk keeps the initial state and acc = 0.
+void attend_chunk(const AttentionShape& shape, const AttentionSource& source, std::int32_t chunk,
+                  std::span<AttentionQuery> queries, float* scratch);
 
 // target[i] = source[i] * scale, n a multiple of 16.
 void scale_query(const float* source, float scale, float* target, int n);
 
-// Folds the partial result (max, sum, acc) of a later chunk into the running one. d_v values.
-void fold_chunk(float& max, float& sum, float* acc, float later_max, float later_sum,
+// Folds the partial result of a later chunk into the running one. acc has d_v values.
+void fold_chunk(SoftmaxState& running, float* acc, const SoftmaxState& later,
                 const float* later_acc, int d_v);
 
 // Adds an attention sink (a score without a value) and writes acc / sum; zeros if nothing was seen.
-void finish_query(float max, float sum, const float* acc, const float* sink, float* out, int d_v);
+void finish_query(const SoftmaxState& state, const float* acc, const float* sink, float* out,
+                  int d_v);
 
 }  // namespace graft

@@ -12,7 +12,7 @@ constexpr std::int64_t kTileColumns = 32;     // unit of splitting y between thr
 constexpr std::int64_t kChunkColumns = 1024;  // of B at a time, so that it stays in cache
 
 // How early factors are fetched: longer than memory needs, short enough for the first-level cache.
-constexpr std::int64_t kAheadBytes = 9 * 1024;
+constexpr std::int64_t kAheadBytes = std::int64_t{9} * 1024;
 
 std::int64_t div_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 

@@ -23,7 +23,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
+constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
 
 // Rows of a tile whose sums are kept in registers at once, beside four vectors of factors.
 constexpr int kGroupRows = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON ? 4 : 2;
@@ -109,7 +109,7 @@ HWY_INLINE hn::Vec<hn::Full128<float> > fold(hn::Full128<float> /*d*/,
   return v;
 }
 template <class DV>
-HWY_INLINE hn::Vec<hn::Full128<float> > fold(DV d, hn::Vec<DV> v) {
+HWY_INLINE hn::Vec<hn::Full128<float> > fold(DV /*d*/, hn::Vec<DV> v) {
   const hn::Half<DV> d_half;
   return fold(d_half, hn::Add(hn::LowerHalf(d_half, v), hn::UpperHalf(d_half, v)));
 }
@@ -263,6 +263,7 @@ HWY_INLINE const std::byte* columns_ahead(const ExpandTile& tile, std::int64_t j
 // kR rows by kC vectors of y, from column j on. No block of q8_0 begins inside a vector, nor inside
 // the tile unless j begins one.
 template <class Row, int kR, int kC, bool kPrefetch>
+// NOLINTNEXTLINE(readability-function-cognitive-complexity): one straight kernel
 HWY_INLINE void add_outer(const ExpandTile& tile, int r0, std::int64_t j) {
   const D d;
   const float* t[kR];

@@ -17,7 +17,7 @@ namespace graft {
 namespace {
 
 constexpr std::uint64_t kBlockAlignment = 64;  // a cache line
-constexpr std::uint64_t kHugePageBytes = 2 * 1024 * 1024;
+constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} * 1024 * 1024;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -288,7 +288,7 @@ ResidentTerm fill_term(const LoraTerm& term, const TermPlan& plan, std::byte* ar
 }  // namespace
 
 Result<std::shared_ptr<const ResidentAdapter>> ResidentAdapter::pack(
-    std::shared_ptr<const Adapter> adapter, Precision precision) {
+    const std::shared_ptr<const Adapter>& adapter, Precision precision) {
   GRAFT_CHECK(adapter != nullptr);
   std::shared_ptr<ResidentAdapter> resident(new ResidentAdapter());
   std::vector<TermPlan> plans;

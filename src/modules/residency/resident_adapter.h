@@ -62,8 +62,8 @@ class ResidentAdapter {
  public:
   // Packs `adapter`. Errors: kDataCorrupt when a factor's bytes do not fit its shape,
   // kResourceExhausted when the arena cannot be had.
-  static Result<std::shared_ptr<const ResidentAdapter>> pack(std::shared_ptr<const Adapter> adapter,
-                                                             Precision precision);
+  static Result<std::shared_ptr<const ResidentAdapter>> pack(
+      const std::shared_ptr<const Adapter>& adapter, Precision precision);
   ~ResidentAdapter();
   ResidentAdapter(const ResidentAdapter&) = delete;
   ResidentAdapter& operator=(const ResidentAdapter&) = delete;
