@@ -20,8 +20,8 @@ struct GrowingBody {
   // The names and signatures are Beast's concept BodyReader.
   class reader {  // NOLINT(readability-identifier-naming)
    public:
-    template <bool IsRequest, class Fields>
-    reader(boost::beast::http::header<IsRequest, Fields>&, value_type& body) : body_(body) {}
+    template <bool kIsRequest, class Fields>
+    reader(boost::beast::http::header<kIsRequest, Fields>&, value_type& body) : body_(body) {}
 
     void init(const boost::optional<std::uint64_t>&, boost::beast::error_code& error) {
       error = {};

@@ -252,7 +252,7 @@ void run_block(const Block& block, std::span<AttentionQuery> queries) {
   std::size_t i = 0;
   while (i < queries.size()) {
     const LaneRange range = visible_lanes(queries[i], block.start);
-    AttentionQuery* together[kMaxTogether];
+    AttentionQuery* together[kMaxTogether] = {};
     int n = 0;
     while (i < queries.size() && n < kMaxTogether &&
            visible_lanes(queries[i], block.start) == range) {

@@ -92,7 +92,7 @@ Result<std::shared_ptr<const ModuleVersion>> load_module(const ModuleSource& sou
   version->path = source.path;
   version->created_unix_s = now_unix_s();
   version->description = without_factor_bytes(**adapter);
-  auto resident = ResidentAdapter::pack(std::move(*adapter), precision);
+  auto resident = ResidentAdapter::pack(*adapter, precision);
   if (!resident) return about_module(source, std::move(resident).error());
   version->resident = std::move(*resident);
   return std::shared_ptr<const ModuleVersion>(std::move(version));
