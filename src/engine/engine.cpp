@@ -113,10 +113,8 @@ Result<std::unique_ptr<Engine>> Engine::create(Model& model, const EngineOptions
 }
 
 Status Engine::create_context() {
-  grafter_ = std::make_unique<Grafter>(GrafterOptions{.n_threads = options_.n_threads,
-                                                      .poll = options_.poll,
-                                                      .attention = options_.attention,
-                                                      .emitter = options_.emitter});
+  grafter_ = std::make_unique<Grafter>(GrafterOptions{
+      .n_threads = options_.n_threads, .poll = options_.poll, .attention = options_.attention});
   take_llama_error();
   try {
     const Grafter::Binding binding(*grafter_);

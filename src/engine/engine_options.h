@@ -22,7 +22,6 @@ struct EngineOptions {
   std::uint32_t poll = 50;     // see GrafterOptions
   KvType kv_type = KvType::kF16;
   bool attention = true;  // our attention step instead of ggml's
-  Emitter emitter = Emitter::kFused;
 };
 
 // The options as the context will have them (rounded, defaults filled in), or which one is wrong.

@@ -30,16 +30,10 @@ namespace graft {
 // one thread.
 void register_grafting_device();
 
-enum class Emitter : std::uint8_t {
-  kFused,  // one kernel of ours per site; CPU
-  kOps,    // standard ggml operations; what a device without custom ops needs
-};
-
 struct GrafterOptions {
   std::int32_t n_threads = 1;  // size of the compute pool, the calling thread included
   std::uint32_t poll = 50;     // 0..100: how long idle pool threads spin before they sleep
   bool attention = true;       // replace ggml's attention by the batch-invariant step
-  Emitter emitter = Emitter::kFused;
 };
 
 struct GrafterStats {

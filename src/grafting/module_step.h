@@ -1,5 +1,5 @@
 // ModuleStep: turns the plan of one step into the work of each site: which term of which adapter
-// acts on which rows. Independent of how the work is emitted (fused kernel or ggml operations).
+// acts on which rows. Independent of how the work is emitted (fused_step.h).
 //
 // Rows are grouped by (adapter, scale). Groups stand in an order that depends on their content
 // alone (digest, then scale), so that the terms of a row are added in the same order in any
