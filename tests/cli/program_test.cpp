@@ -151,8 +151,10 @@ TEST(Serve, ASecondSignalEndsAtOnce) {
   ASSERT_NE(port, 0) << program.err();
   // Half a request keeps the drain waiting.
   RawClient client(port);
-  ASSERT_TRUE(client.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{"));
-  ASSERT_EQ(RawClient(port).connected(), true);
+  ASSERT_TRUE(
+      client.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+                  "Content-Type: application/json\r\nExpect: 100-continue\r\n\r\n"));
+  ASSERT_TRUE(client.wait_for("100 Continue"));  // the server has begun to read it
   program.signal(SIGTERM);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   program.signal(SIGTERM);
