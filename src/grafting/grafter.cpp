@@ -2,6 +2,7 @@
 
 #include <ggml.h>
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "grafting/attention_step.h"
 #include "grafting/backend.h"
 #include "grafting/compute_pool.h"
+#include "grafting/exact_matmul.h"
 #include "grafting/fused_step.h"
 #include "grafting/module_step.h"
 
@@ -90,6 +92,12 @@ struct Grafter::Impl : GraphRewriter {
 
   void graph_built(std::span<ggml_tensor* const> nodes) override {
     indexer.build(nodes, index);
+    n_matmuls = 0;
+    if (options.deterministic) {
+      n_matmuls = static_cast<std::size_t>(
+          std::count_if(nodes.begin(), nodes.end(), ExactMatmul::is_matmul));
+      uncovered_matmul = ExactMatmul::first_uncovered(nodes);
+    }
     built = nodes;
     is_emitted = false;
     stats.n_graph_builds += 1;
@@ -127,6 +135,9 @@ struct Grafter::Impl : GraphRewriter {
   AttentionStep attention;
   ModuleStep modules;
   FusedStep fused;
+  ExactMatmul matmuls;
+  std::size_t n_matmuls = 0;  // of the built graph; counted only when they are replaced
+  std::string uncovered_matmul;
   NodeArena arena;
   std::deque<AttentionCall> attention_calls;
   std::span<const FusedStep::Insertion> insertions;
@@ -155,12 +166,15 @@ ggml_tensor* Grafter::Impl::attention_op(std::size_t i) {
 void Grafter::Impl::merge_nodes(std::span<ggml_tensor* const> nodes,
                                 std::vector<ggml_tensor*>& rewritten) {
   rewritten.clear();
+  matmuls.clear();
   std::size_t next_attention = options.attention ? 0 : index.attention.size();
   std::size_t next_insertion = 0;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     ggml_tensor* node = nodes[i];
     if (next_attention < index.attention.size() && node == index.attention[next_attention].node) {
       rewritten.push_back(attention_op(next_attention++));
+    } else if (options.deterministic && ExactMatmul::is_matmul(node) && ExactMatmul::covers(node)) {
+      rewritten.push_back(matmuls.op_for(node, arena.get()));
     } else if (!options.attention || index.casts.empty() || index.casts.count(node) == 0) {
       rewritten.push_back(node);
     }
@@ -201,7 +215,7 @@ Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
   }
   if (options.attention) attention.prepare(index);
   stats.prepare_ns = now_ns() - start;
-  const bool changes = stats.n_module_nodes > 0 || stats.n_attention_nodes > 0;
+  const bool changes = stats.n_module_nodes > 0 || stats.n_attention_nodes > 0 || n_matmuls > 0;
   return changes ? Rewrite::kRewritten : Rewrite::kPassThrough;
 }
 
@@ -209,7 +223,7 @@ Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
 // reused and the same modules act on the same rows: in steady decoding, for many steps.
 Status Grafter::Impl::emit(std::span<ggml_tensor* const> nodes,
                            std::vector<ggml_tensor*>& rewritten) {
-  arena.reset(index.attention.size() + index.sites.size());
+  arena.reset(index.attention.size() + index.sites.size() + n_matmuls);
   insertions = {};
   if (modules.has_groups()) {
     GRAFT_RETURN_IF_ERROR(modules.build_site_work(index));
@@ -250,6 +264,8 @@ void Grafter::forget(const ResidentAdapter* adapter) {
 }
 
 std::string Grafter::attention_notes() const { return impl_->index.foreign_reason; }
+
+std::string Grafter::uncovered_matmul() const { return impl_->uncovered_matmul; }
 
 void Grafter::set_attention(bool enabled) {
   impl_->options.attention = enabled;

@@ -34,6 +34,7 @@ struct GrafterOptions {
   std::int32_t n_threads = 1;  // size of the compute pool, the calling thread included
   std::uint32_t poll = 50;     // 0..100: how long idle pool threads spin before they sleep
   bool attention = true;       // replace ggml's attention by the batch-invariant step
+  bool deterministic = false;  // compute matmuls by ExactMatmul
 };
 
 struct GrafterStats {
@@ -81,6 +82,9 @@ class Grafter {
 
   // Why attention nodes are left to ggml, one line per reason; empty when none are.
   std::string attention_notes() const;
+
+  // A matmul of the last built graph that `deterministic` does not cover; empty when it has none.
+  std::string uncovered_matmul() const;
 
   void set_attention(bool enabled);  // for measurements
 

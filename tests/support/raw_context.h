@@ -54,6 +54,7 @@ struct RawOptions {
   std::uint32_t poll = 50;
   bool grafter = true;  // false: plain libllama
   bool attention = true;
+  bool deterministic = false;
   bool unified = true;
   bool flash_attention = true;
   ggml_type cache_type = GGML_TYPE_F16;
@@ -75,8 +76,10 @@ class RawContext {
     params.flash_attn_type =
         options.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
     if (options.grafter) {
-      grafter_ = std::make_unique<Grafter>(GrafterOptions{
-          .n_threads = options.n_threads, .poll = options.poll, .attention = options.attention});
+      grafter_ = std::make_unique<Grafter>(GrafterOptions{.n_threads = options.n_threads,
+                                                          .poll = options.poll,
+                                                          .attention = options.attention,
+                                                          .deterministic = options.deterministic});
       const Grafter::Binding binding(*grafter_);
       context_ = llama_init_from_model(model, params);
     } else {
