@@ -11,7 +11,7 @@ namespace graft {
 namespace {
 
 // A tile of weight rows stays in the second-level cache while all rows of the batch use it.
-constexpr std::size_t kTileBytes = 64 * 1024;
+constexpr std::size_t kTileBytes = std::size_t{64} * 1024;
 
 std::size_t converted_bytes(const ggml_tensor* node) {
   const ggml_type type = ggml_get_type_traits_cpu(node->src[0]->type)->vec_dot_type;
