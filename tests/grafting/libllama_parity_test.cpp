@@ -354,9 +354,9 @@ struct Spread {
   }
 };
 
-// libllama's own spread: the prompt whole or token by token, with either of its attentions. Two
-// batch sizes alone are no measure here: with flash attention six of the eight sequences come out
-// bit-equal, so nothing is rounded differently there.
+// libllama's own spread: the prompt whole or token by token, with either of its attentions. This is
+// wider than two batch sizes alone, which ours exceeds; tests/README.md has the numbers and why the
+// rest is taken for rounding.
 TEST(Q8Parity, DiffersFromLibllamaNoMoreThanLibllamaFromItself) {
   const BothSides sides("SmolLM2-135M-Instruct-Q8_0.gguf");
   const std::vector<Set> sets = one_adapter_each();
