@@ -180,8 +180,9 @@ void FusedStep::run(ggml_tensor* /*target*/, int ith, int nth, void* data) {
   lora_apply(call.sites, aligned(call.owner->scratch_), call.owner->barrier_, ith, nth);
 }
 
-std::span<const FusedStep::Insertion> FusedStep::prepare(std::span<SiteWork> work,
-                                                         ggml_context* arena) {
+Result<std::span<const Insertion>> FusedStep::prepare(std::span<SiteWork> work,
+                                                      std::span<const StepGroup> /*groups*/,
+                                                      ggml_context* arena) {
   n_calls_ = 0;
   insertions_.clear();
   std::size_t n_floats = 0;
@@ -209,7 +210,7 @@ std::span<const FusedStep::Insertion> FusedStep::prepare(std::span<SiteWork> wor
     insertions_.push_back({last.position, op});
   }
   if (scratch_.size() < n_floats + 16) scratch_.resize(n_floats + 16);
-  return insertions_;
+  return std::span<const Insertion>(insertions_);
 }
 
 }  // namespace graft

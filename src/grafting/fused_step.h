@@ -10,27 +10,20 @@
 #include <span>
 #include <vector>
 
+#include "grafting/emitter.h"
 #include "grafting/kernels/lora_kernel.h"
-#include "grafting/module_step.h"
-
-struct ggml_context;
-struct ggml_tensor;
 
 namespace graft {
 
-class FusedStep {
+class FusedStep final : public Emitter {
  public:
-  // An op to compute directly behind the node at `position` of the graph's list.
-  struct Insertion {
-    std::int32_t position = 0;
-    ggml_tensor* op = nullptr;
-  };
-
   explicit FusedStep(std::int32_t n_threads) : n_threads_(n_threads) {}
 
-  // Creates the ops in `arena`, which must have room for one tensor per site node. The site work is
-  // borrowed until the graph has been computed.
-  std::span<const Insertion> prepare(std::span<SiteWork> work, ggml_context* arena);
+  std::size_t n_tensors(std::span<const SiteWork> work) const override { return work.size(); }
+  Result<std::span<const Insertion>> prepare(std::span<SiteWork> work,
+                                             std::span<const StepGroup> groups,
+                                             ggml_context* arena) override;
+  void forget(const ResidentAdapter* /*adapter*/) override {}
 
  private:
   // The rows that one thread computes alone, with no barrier inside the op.

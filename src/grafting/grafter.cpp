@@ -1,5 +1,6 @@
 #include "grafting/grafter.h"
 
+#include <ggml-backend.h>
 #include <ggml.h>
 
 #include <algorithm>
@@ -14,9 +15,17 @@
 #include "grafting/exact_matmul.h"
 #include "grafting/fused_step.h"
 #include "grafting/module_step.h"
+#include "grafting/ops_step.h"
 
 namespace graft {
 namespace {
+
+std::unique_ptr<Emitter> make_emitter(const GrafterOptions& options) {
+  if (options.emitter == EmitterKind::kOps) {
+    return std::make_unique<OpsStep>(ggml_backend_cpu_buffer_type());
+  }
+  return std::make_unique<FusedStep>(options.n_threads);
+}
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -88,7 +97,7 @@ struct Grafter::Impl : GraphRewriter {
         compute_pool(chosen.n_threads, chosen.poll),
         attention(chosen.n_threads),
         modules(indexer.sites()),
-        fused(chosen.n_threads) {}
+        emitter(make_emitter(chosen)) {}
 
   void graph_built(std::span<ggml_tensor* const> nodes) override {
     indexer.build(nodes, index);
@@ -134,13 +143,13 @@ struct Grafter::Impl : GraphRewriter {
   std::span<ggml_tensor* const> built;  // identity of the indexed graph; never read through
   AttentionStep attention;
   ModuleStep modules;
-  FusedStep fused;
+  std::unique_ptr<Emitter> emitter;
   ExactMatmul matmuls;
   std::size_t n_matmuls = 0;  // of the built graph; counted only when they are replaced
   std::string uncovered_matmul;
   NodeArena arena;
   std::deque<AttentionCall> attention_calls;
-  std::span<const FusedStep::Insertion> insertions;
+  std::span<const Insertion> insertions;
   bool is_emitted = false;  // the rewritten list belongs to this graph and these groups
   const StepPlan* plan = nullptr;
   std::string last_error;
@@ -223,11 +232,19 @@ Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
 // reused and the same modules act on the same rows: in steady decoding, for many steps.
 Status Grafter::Impl::emit(std::span<ggml_tensor* const> nodes,
                            std::vector<ggml_tensor*>& rewritten) {
-  arena.reset(index.attention.size() + index.sites.size() + n_matmuls);
   insertions = {};
+  std::size_t n_tensors = index.attention.size() + n_matmuls;
   if (modules.has_groups()) {
+    if (options.deterministic && options.emitter == EmitterKind::kOps) {
+      return not_supported("not deterministic: modules as standard operations");
+    }
     GRAFT_RETURN_IF_ERROR(modules.build_site_work(index));
-    insertions = fused.prepare(modules.site_work(), arena.get());
+    n_tensors += emitter->n_tensors(modules.site_work());
+  }
+  arena.reset(n_tensors);
+  if (modules.has_groups()) {
+    GRAFT_ASSIGN_OR_RETURN(insertions,
+                           emitter->prepare(modules.site_work(), modules.groups(), arena.get()));
   }
   merge_nodes(nodes, rewritten);
   is_emitted = true;
@@ -260,6 +277,7 @@ const std::string& Grafter::last_error() const { return impl_->last_error; }
 
 void Grafter::forget(const ResidentAdapter* adapter) {
   impl_->modules.forget(adapter);
+  impl_->emitter->forget(adapter);
   impl_->is_emitted = false;
 }
 

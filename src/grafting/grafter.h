@@ -30,11 +30,18 @@ namespace graft {
 // one thread.
 void register_grafting_device();
 
+// How module computations become graph nodes.
+enum class EmitterKind : std::uint8_t {
+  kFused,  // one custom op per site (FusedStep)
+  kOps,    // standard ggml operations (OpsStep): slower, and not batch-invariant to the bit
+};
+
 struct GrafterOptions {
   std::int32_t n_threads = 1;  // size of the compute pool, the calling thread included
   std::uint32_t poll = 50;     // 0..100: how long idle pool threads spin before they sleep
   bool attention = true;       // replace ggml's attention by the batch-invariant step
   bool deterministic = false;  // compute matmuls by ExactMatmul
+  EmitterKind emitter = EmitterKind::kFused;  // kOps with `deterministic`: modules are refused
 };
 
 struct GrafterStats {

@@ -1,5 +1,5 @@
 // ModuleStep: turns the plan of one step into the work of each site: which term of which adapter
-// acts on which rows. Independent of how the work is emitted (fused_step.h).
+// acts on which rows. Independent of how the work is emitted (emitter.h).
 //
 // Rows are grouped by (adapter, scale). Groups stand in an order that depends on their content
 // alone (digest, then scale), so that the terms of a row are added in the same order in any
@@ -61,6 +61,8 @@ class ModuleStep {
   // Site nodes with work in this step, in order of the graph.
   std::span<SiteWork> site_work() { return {site_work_.data(), n_site_work_}; }
   bool has_groups() const { return groups_.n > 0; }
+  // What the site work was built from.
+  std::span<const StepGroup> groups() { return groups_.used(); }
 
   // Another adapter may come to live at this address: groups must not be taken for the same.
   void forget(const ResidentAdapter* adapter) {

@@ -55,6 +55,7 @@ struct RawOptions {
   bool grafter = true;  // false: plain libllama
   bool attention = true;
   bool deterministic = false;
+  EmitterKind emitter = EmitterKind::kFused;
   bool unified = true;
   bool flash_attention = true;
   ggml_type cache_type = GGML_TYPE_F16;
@@ -79,7 +80,8 @@ class RawContext {
       grafter_ = std::make_unique<Grafter>(GrafterOptions{.n_threads = options.n_threads,
                                                           .poll = options.poll,
                                                           .attention = options.attention,
-                                                          .deterministic = options.deterministic});
+                                                          .deterministic = options.deterministic,
+                                                          .emitter = options.emitter});
       const Grafter::Binding binding(*grafter_);
       context_ = llama_init_from_model(model, params);
     } else {
