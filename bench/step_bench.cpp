@@ -4,7 +4,7 @@
 //
 // The pools of the two sides do not spin while idle: the other side needs the cores.
 //
-// usage: step_bench tax|modules|attention|prefill MODEL.gguf [ADAPTER...]
+// usage: step_bench tax|modules|attention|prefill|deterministic MODEL.gguf [ADAPTER...]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -288,13 +288,38 @@ void bench_prefill(const std::string& path) {
       [&] { all(ours); });
 }
 
+// The price of `deterministic`: beside the same engine as it serves otherwise, repacked weights
+// included.
+void bench_deterministic(const std::string& path) {
+  const ModelPointer served_model = load_model(path);
+  const ModelPointer plain_model = load_model(path, /*repack=*/false);
+  RawContext served(served_model.get(), {.poll = 0});
+  RawContext exact(plain_model.get(), {.poll = 0, .deterministic = true});
+  print_header("exact", "served");
+  for (const int n : {1, 8}) {
+    served.clear();
+    exact.clear();
+    Streams a(exact, n, 128);
+    Streams b(served, n, 128);
+    compare(
+        "decode, " + std::to_string(n) + " rows, deterministic, ms", 21, [&] { a.steps({}); },
+        [&] { b.steps({}); }, kStepsPerTurn);
+  }
+  served.clear();
+  exact.clear();
+  compare(
+      "prefill of 512 tokens, deterministic, ms", 9, [&] { run_prompt(exact, 512, {}); },
+      [&] { run_prompt(served, 512, {}); });
+}
+
 }  // namespace
 }  // namespace graft::testing
 
 int main(int argc, char** argv) {
   if (argc < 3) {
     std::fprintf(stderr,
-                 "usage: step_bench tax|modules|attention|prefill MODEL.gguf [ADAPTER...]\n");
+                 "usage: step_bench tax|modules|attention|prefill|deterministic MODEL.gguf "
+                 "[ADAPTER...]\n");
     return 2;
   }
   const std::string what = argv[1];
@@ -306,6 +331,7 @@ int main(int argc, char** argv) {
     if (what == "attention") graft::testing::bench_attention(model);
     if (what == "ours") graft::testing::bench_ours(model);
     if (what == "prefill") graft::testing::bench_prefill(model);
+    if (what == "deterministic") graft::testing::bench_deterministic(model);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "step_bench: %s\n", error.what());
     return 1;

@@ -113,8 +113,10 @@ Result<std::unique_ptr<Engine>> Engine::create(Model& model, const EngineOptions
 }
 
 Status Engine::create_context() {
-  grafter_ = std::make_unique<Grafter>(GrafterOptions{
-      .n_threads = options_.n_threads, .poll = options_.poll, .attention = options_.attention});
+  grafter_ = std::make_unique<Grafter>(GrafterOptions{.n_threads = options_.n_threads,
+                                                      .poll = options_.poll,
+                                                      .attention = options_.attention,
+                                                      .deterministic = options_.deterministic});
   take_llama_error();
   try {
     const Grafter::Binding binding(*grafter_);
@@ -136,7 +138,20 @@ Status Engine::create_context() {
   return {};
 }
 
+// The graphs that reserved the context's buffers have every matmul and attention node of a step.
+Status Engine::check_deterministic() const {
+  if (!options_.deterministic) return {};
+  const std::string notes = grafter_->attention_notes();
+  const std::string reason = !grafter_->uncovered_matmul().empty() ? grafter_->uncovered_matmul()
+                             : !notes.empty()                      ? "attention: " + notes
+                                                                   : "";
+  if (reason.empty()) return {};
+  return Error{
+      ErrorCode::kNotSupported, "this model cannot be computed deterministically: " + reason, {}};
+}
+
 Status Engine::warm_up() {
+  GRAFT_RETURN_IF_ERROR(check_deterministic());
   GRAFT_RETURN_IF_ERROR(warm_up_step(1));
   GRAFT_RETURN_IF_ERROR(warm_up_step(std::min(64, options_.n_batch)));
   const std::string notes = grafter_->attention_notes();

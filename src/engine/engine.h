@@ -84,6 +84,7 @@ class Engine {
 
   Engine(Model& model, const EngineOptions& options);
   Status create_context();
+  Status check_deterministic() const;
   Status warm_up();
   Status warm_up_step(std::int32_t n_rows);
   std::string find_fault(const StepPlan& plan) const;

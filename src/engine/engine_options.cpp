@@ -61,6 +61,9 @@ Result<EngineOptions> check_options(const EngineOptions& given, const BaseModel&
   GRAFT_RETURN_IF_ERROR(check_range("the number of sequences", options.max_seqs, 1, kMaxSequences));
   GRAFT_RETURN_IF_ERROR(check_range("the context size", options.n_ctx, 1, kMaxCells));
   GRAFT_RETURN_IF_ERROR(check_range("poll", options.poll, 0, 100));
+  if (options.deterministic && !options.attention) {
+    return invalid_argument("deterministic computation needs Graft's own attention step");
+  }
   // libllama cuts the batch to the context before it rounds the context up.
   options.n_ctx = (options.n_ctx + kCellStep - 1) / kCellStep * kCellStep;
   options.n_batch = std::min(options.n_batch, options.n_ctx);

@@ -22,6 +22,9 @@ struct EngineOptions {
   std::uint32_t poll = 50;     // see GrafterOptions
   KvType kv_type = KvType::kF16;
   bool attention = true;  // our attention step instead of ggml's
+  // Bits of a row never depend on its company, for every weight type. Slow in prefill. Needs a
+  // model loaded with use_extra_buffers = false, and `attention`.
+  bool deterministic = false;
 };
 
 // The options as the context will have them (rounded, defaults filled in), or which one is wrong.

@@ -44,6 +44,13 @@ TEST(EngineOptions, RefusesWhatLibllamaCannotTake) {
   EXPECT_EQ(error.message, "the number of rows per step is 32; it must be 64 to 65536");
 }
 
+TEST(EngineOptions, DeterministicNeedsOurAttention) {
+  EXPECT_TRUE(check_options({.deterministic = true}, small_base()));
+  const auto refused = check_options({.attention = false, .deterministic = true}, small_base());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+}
+
 TEST(EngineOptions, QuantisedKeysNeedWholeBlocks) {
   BaseModel base = small_base();
   EXPECT_TRUE(check_options({.kv_type = KvType::kQ8_0}, base));

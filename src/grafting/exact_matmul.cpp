@@ -30,27 +30,40 @@ bool ExactMatmul::is_matmul(const ggml_tensor* node) {
   return node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_MUL_MAT_ID;
 }
 
-bool ExactMatmul::covers(const ggml_tensor* node) {
+const char* ExactMatmul::why_uncovered(const ggml_tensor* node) {
   const ggml_tensor* weight = node->src[0];
+  const ggml_tensor* x = node->src[1];
   const ggml_tensor* root = weight->view_src != nullptr ? weight->view_src : weight;
-  if (root->op != GGML_OP_NONE || root->buffer == nullptr) return false;
-  if (ggml_backend_buffer_get_usage(root->buffer) != GGML_BACKEND_BUFFER_USAGE_WEIGHTS ||
-      !ggml_backend_buffer_is_host(root->buffer)) {
-    return false;
+  if (root->op != GGML_OP_NONE) return "it multiplies two activations";
+  if ((root->flags & GGML_TENSOR_FLAG_INPUT) == 0) {
+    if (root->buffer == nullptr ||
+        ggml_backend_buffer_get_usage(root->buffer) != GGML_BACKEND_BUFFER_USAGE_WEIGHTS) {
+      return "its matrix is neither a weight nor an input";
+    }
+    if (!ggml_backend_buffer_is_host(root->buffer)) {
+      return "its weight is repacked; load the model without extra buffers";
+    }
   }
+  if (weight->nb[0] != ggml_type_size(weight->type)) return "the rows of its weight are strided";
   const ggml_type_traits_cpu* traits = ggml_get_type_traits_cpu(weight->type);
-  if (traits->vec_dot == nullptr) return false;
+  if (traits->vec_dot == nullptr) return "its weight type has no dot product";
   const ggml_type row_type = traits->vec_dot_type;
-  const bool can_convert =
-      row_type == GGML_TYPE_F32 || ggml_get_type_traits_cpu(row_type)->from_float != nullptr;
-  return can_convert && node->src[1]->type == GGML_TYPE_F32 && node->type == GGML_TYPE_F32 &&
-         node->src[1]->nb[0] == sizeof(float) && node->nb[0] == sizeof(float);
+  if (row_type != GGML_TYPE_F32 && ggml_get_type_traits_cpu(row_type)->from_float == nullptr) {
+    return "rows cannot be converted for its weight type";
+  }
+  const bool plain = x->type == GGML_TYPE_F32 && node->type == GGML_TYPE_F32 &&
+                     x->nb[0] == sizeof(float) && node->nb[0] == sizeof(float);
+  return plain ? nullptr : "its rows are not plain F32";
 }
 
 std::string ExactMatmul::first_uncovered(std::span<ggml_tensor* const> nodes) {
   for (const ggml_tensor* node : nodes) {
-    if (!is_matmul(node) || covers(node)) continue;
-    return std::string(node->src[0]->name) + " (" + ggml_type_name(node->src[0]->type) + ")";
+    if (!is_matmul(node)) continue;
+    const char* reason = why_uncovered(node);
+    if (reason == nullptr) continue;
+    const ggml_tensor* weight = node->src[0];
+    return std::string(node->name) + " with " + weight->name + " (" + ggml_type_name(weight->type) +
+           "): " + reason;
   }
   return "";
 }
@@ -67,6 +80,7 @@ ggml_tensor* ExactMatmul::op_for(ggml_tensor* node, ggml_context* arena) {
   const auto n_rows = static_cast<std::size_t>(ggml_nrows(node->src[1]));
   const std::size_t n_bytes = n_rows * converted_bytes(node);
   if (scratch_.size() < n_bytes) scratch_.resize(n_bytes);
+  items_.reserve(static_cast<std::size_t>(ggml_nrows(node)));
   return op;
 }
 
@@ -133,9 +147,11 @@ void ExactMatmul::multiply(const ggml_tensor* node, int ith, int nth) const {
   const auto n = static_cast<int>(w->ne[0]);
   const std::size_t stride = converted_bytes(node);
   const std::int64_t n_columns = w->ne[1];
-  const std::int64_t share = (n_columns + nth - 1) / nth;
-  const std::int64_t tile =
-      std::clamp(static_cast<std::int64_t>(kTileBytes / w->nb[1]), std::int64_t{1}, share);
+  // As many tiles as give every thread the same number of them.
+  const auto n_fitting = static_cast<std::int64_t>(
+      (static_cast<std::size_t>(n_columns) * w->nb[1] + kTileBytes - 1) / kTileBytes);
+  const std::int64_t n_tiles = (n_fitting + nth - 1) / nth * nth;
+  const std::int64_t tile = (n_columns + n_tiles - 1) / n_tiles;
   std::int64_t turn = 0;
   for (std::size_t first = 0, end = 0; first < items_.size(); first = end) {
     while (end < items_.size() && items_[end].weight == items_[first].weight) ++end;

@@ -29,9 +29,12 @@ class ExactMatmul {
   ggml_tensor* op_for(ggml_tensor* node, ggml_context* arena);
 
   static bool is_matmul(const ggml_tensor* node);
-  // F32 rows times a weight in a plain host buffer, of a type that has a vec_dot.
-  static bool covers(const ggml_tensor* node);
-  // Names the first matmul that is not covered, and its weight type; empty when all are.
+  // F32 rows times a matrix that is a weight in a plain host buffer or an input of the graph (the
+  // rotation of a quantised cache), of a type that has a vec_dot.
+  static bool covers(const ggml_tensor* node) { return why_uncovered(node) == nullptr; }
+  // Null when it is covered. Requires: is_matmul(node).
+  static const char* why_uncovered(const ggml_tensor* node);
+  // Names the first matmul that is not covered, its type and the reason; empty when all are.
   static std::string first_uncovered(std::span<ggml_tensor* const> nodes);
 
  private:

@@ -105,7 +105,7 @@ struct Grafter::Impl : GraphRewriter {
     if (options.deterministic) {
       n_matmuls = static_cast<std::size_t>(
           std::count_if(nodes.begin(), nodes.end(), ExactMatmul::is_matmul));
-      uncovered_matmul = ExactMatmul::first_uncovered(nodes);
+      if (uncovered_matmul.empty()) uncovered_matmul = ExactMatmul::first_uncovered(nodes);
     }
     built = nodes;
     is_emitted = false;
@@ -196,6 +196,7 @@ void Grafter::Impl::merge_nodes(std::span<ggml_tensor* const> nodes,
   stats.n_attention_nodes =
       options.attention ? static_cast<std::int64_t>(index.attention.size()) : 0;
   stats.n_foreign_attention_nodes = index.n_foreign_attention;
+  stats.n_exact_matmuls = static_cast<std::int64_t>(n_matmuls);
 }
 
 Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
@@ -212,6 +213,10 @@ Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
     if (std::string reason = mismatch(*plan, index); !reason.empty()) {
       return refuse(std::move(reason));
     }
+    if (!uncovered_matmul.empty()) return refuse("not deterministic: " + uncovered_matmul);
+    if (options.deterministic && index.n_foreign_attention > 0) {
+      return refuse("not deterministic: attention, " + index.foreign_reason);
+    }
     stats.n_computes += 1;
   }
   attention.learn_positions(index);
@@ -224,7 +229,8 @@ Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
   }
   if (options.attention) attention.prepare(index);
   stats.prepare_ns = now_ns() - start;
-  const bool changes = stats.n_module_nodes > 0 || stats.n_attention_nodes > 0 || n_matmuls > 0;
+  const bool changes =
+      stats.n_module_nodes > 0 || stats.n_attention_nodes > 0 || stats.n_exact_matmuls > 0;
   return changes ? Rewrite::kRewritten : Rewrite::kPassThrough;
 }
 

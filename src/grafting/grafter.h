@@ -40,7 +40,7 @@ struct GrafterOptions {
   std::int32_t n_threads = 1;  // size of the compute pool, the calling thread included
   std::uint32_t poll = 50;     // 0..100: how long idle pool threads spin before they sleep
   bool attention = true;       // replace ggml's attention by the batch-invariant step
-  bool deterministic = false;  // compute matmuls by ExactMatmul
+  bool deterministic = false;  // compute matmuls by ExactMatmul; refuse steps with any other
   EmitterKind emitter = EmitterKind::kFused;  // kOps with `deterministic`: modules are refused
 };
 
@@ -50,6 +50,7 @@ struct GrafterStats {
   std::int64_t n_module_nodes = 0;             // inserted into the last step
   std::int64_t n_attention_nodes = 0;          // replaced in the last step
   std::int64_t n_foreign_attention_nodes = 0;  // left to ggml in the last step
+  std::int64_t n_exact_matmuls = 0;            // replaced in the last step
   std::int64_t prepare_ns = 0;                 // of the last step: all our work outside of kernels
 };
 
@@ -90,7 +91,7 @@ class Grafter {
   // Why attention nodes are left to ggml, one line per reason; empty when none are.
   std::string attention_notes() const;
 
-  // A matmul of the last built graph that `deterministic` does not cover; empty when it has none.
+  // A matmul that `deterministic` does not cover, and why; empty when no graph had one so far.
   std::string uncovered_matmul() const;
 
   void set_attention(bool enabled);  // for measurements

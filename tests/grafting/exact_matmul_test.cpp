@@ -20,16 +20,6 @@ struct Company {
   int chunk = kPrompt;
 };
 
-ModelPointer load_plain(const std::string& path) {
-  register_grafting_device();
-  llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
-  llama_model_params params = llama_model_default_params();
-  params.use_extra_bufts = false;
-  ModelPointer model(llama_model_load_from_file(path.c_str(), params));
-  if (model == nullptr) throw std::runtime_error("cannot load " + path);
-  return model;
-}
-
 // Logits of the last prompt token and of three decode steps.
 Logits run_sequence(RawContext& context, const Company& company) {
   context.clear();
@@ -66,7 +56,7 @@ int count_differing(RawContext& context) {
 class ExactMatmuls : public ::testing::TestWithParam<const char*> {
  protected:
   ModelPointer model_ =
-      load_plain(std::string(GRAFT_SOURCE_DIR) + "/tests/golden/models/" + GetParam());
+      load_model(std::string(GRAFT_SOURCE_DIR) + "/tests/golden/models/" + GetParam(), false);
 };
 
 TEST_P(ExactMatmuls, LogitsAreTheSameBitsInAnyCompanyOnlyWithThem) {

@@ -29,10 +29,14 @@ struct FreeModel {
 };
 using ModelPointer = std::unique_ptr<llama_model, FreeModel>;
 
-inline ModelPointer load_model(const std::string& path) {
+// `repack`: llama.cpp may store weights in a layout of its own, which deterministic matmuls cannot
+// read.
+inline ModelPointer load_model(const std::string& path, bool repack = true) {
   register_grafting_device();
   llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
-  ModelPointer model(llama_model_load_from_file(path.c_str(), llama_model_default_params()));
+  llama_model_params params = llama_model_default_params();
+  params.use_extra_bufts = repack;
+  ModelPointer model(llama_model_load_from_file(path.c_str(), params));
   if (model == nullptr) {
     throw std::runtime_error("cannot load " + path + "; run scripts/setup.sh first");
   }
