@@ -2,11 +2,11 @@
 // ops. For each (term, scale) of a site: gather the module's rows of x, A, scale, B, gather the
 // same rows of y, add, and scatter the sums to y. Rows without a module are never written.
 //
-// Cost: 8 nodes for a term (9 for a lookup or an expert site, 2 more with a bias), against one node
-// for a whole site in FusedStep; every node is a barrier on a CPU and a launch on a GPU. Each term
-// gathers x anew. F16, BF16 and Q8_0 factors follow ggml's matmul, which converts x to the type its
-// kernel takes. That kernel may depend on the number of rows, so a row with a module agrees with
-// FusedStep within rounding and is not batch-invariant to the bit.
+// Cost: 7 nodes for a term (8 at an expert site, 2 more with a bias), against one node for a whole
+// site in FusedStep; every node is a barrier on a CPU and a launch on a GPU. Each term gathers x
+// anew. F16, BF16 and Q8_0 factors follow ggml's matmul, which converts x to the type its kernel
+// takes. That kernel may depend on the number of rows, so a row with a module agrees with FusedStep
+// within rounding and is not batch-invariant to the bit.
 //
 // The nodes read tensors of their own: row numbers, written by prepare(), and temporaries, which
 // all terms share one after the other. Threads: as Emitter.
