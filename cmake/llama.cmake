@@ -51,6 +51,11 @@ set(GGML_OPENMP OFF CACHE BOOL "" FORCE)
 set(GGML_BLAS OFF CACHE BOOL "" FORCE)
 set(GGML_LLAMAFILE ON CACHE BOOL "" FORCE)
 set(GGML_CCACHE OFF CACHE BOOL "" FORCE)
+# One GPU through the grafting device. ggml's attention kernels for CUDA are left out: they alone
+# compile for longer than all the rest, and ggml then computes attention by matrix products.
+option(GRAFT_CUDA "Build ggml's CUDA backend, for --device gpu" OFF)
+set(GGML_CUDA ${GRAFT_CUDA} CACHE BOOL "" FORCE)
+set(GGML_CUDA_FA OFF CACHE BOOL "" FORCE)
 
 include(FetchContent)
 FetchContent_Declare(llama_cpp SOURCE_DIR "${GRAFT_LLAMA_CPP_DIR}")

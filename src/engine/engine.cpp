@@ -23,7 +23,17 @@ ggml_type to_ggml_type(KvType type) {
   return GGML_TYPE_F16;
 }
 
-llama_context_params context_params(const EngineOptions& options) {
+// Promises that hold on the CPU alone, and a cache that only attention kernels can read which a
+// GPU build lacks.
+Status check_device_options(const EngineOptions& options) {
+  if (options.deterministic) return invalid_argument("a GPU cannot compute deterministically");
+  if (options.kv_type == KvType::kQ8_0) {
+    return invalid_argument("q8_0 keys and values are not supported on a GPU");
+  }
+  return {};
+}
+
+llama_context_params context_params(const EngineOptions& options, bool is_on_cpu) {
   llama_context_params params = llama_context_default_params();
   params.n_ctx = static_cast<std::uint32_t>(options.n_ctx);
   // One micro-batch per decode: with it row i of every graph is row i of the plan.
@@ -34,8 +44,8 @@ llama_context_params context_params(const EngineOptions& options) {
   // More than one row is "batch" for libllama: both counts must be ours.
   params.n_threads = options.n_threads;
   params.n_threads_batch = options.n_threads;
-  // AUTO would turn it off behind the grafting device.
-  params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+  // AUTO would turn it off behind the grafting device of the CPU; a GPU may lack its kernels.
+  params.flash_attn_type = is_on_cpu ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
   params.type_k = to_ggml_type(options.kv_type);
   params.type_v = to_ggml_type(options.kv_type);
   params.kv_unified = true;
@@ -106,6 +116,7 @@ Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::create(Model& model, const EngineOptions& options) {
   GRAFT_ASSIGN_OR_RETURN(const EngineOptions checked, check_options(options, model.base()));
+  if (model.device() != nullptr) GRAFT_RETURN_IF_ERROR(check_device_options(checked));
   std::unique_ptr<Engine> engine(new Engine(model, checked));
   GRAFT_RETURN_IF_ERROR(engine->create_context());
   GRAFT_RETURN_IF_ERROR(engine->warm_up());
@@ -116,11 +127,13 @@ Status Engine::create_context() {
   grafter_ = std::make_unique<Grafter>(GrafterOptions{.n_threads = options_.n_threads,
                                                       .poll = options_.poll,
                                                       .attention = options_.attention,
-                                                      .deterministic = options_.deterministic});
+                                                      .deterministic = options_.deterministic,
+                                                      .device = model_.device()});
   take_llama_error();
   try {
     const Grafter::Binding binding(*grafter_);
-    context_.reset(llama_init_from_model(model_.handle(), context_params(options_)));
+    context_.reset(llama_init_from_model(
+        model_.handle(), context_params(options_, /*is_on_cpu=*/model_.device() == nullptr)));
   } catch (const std::exception& error) {
     return Error{ErrorCode::kInternal, std::string("no context: ") + error.what(), {}};
   }

@@ -32,6 +32,9 @@ llama_model* load_weights(const GgufHeader& header, const ModelOptions& options,
   params.progress_callback_user_data = &progress;
   params.load_mode = options.use_mmap ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
   params.use_extra_bufts = options.use_extra_buffers;
+  // Without a list libllama would take every GPU that ggml knows, past the grafting device.
+  std::array<ggml_backend_dev_t, 2> devices = {options.device, nullptr};
+  params.devices = devices.data();
   try {
     return llama_model_load_from_file(header.paths.front().c_str(), params);
   } catch (const std::exception&) {
@@ -64,6 +67,7 @@ Result<std::unique_ptr<Model>> Model::load(const ModelOptions& options) {
   GRAFT_ASSIGN_OR_RETURN(model->vocabulary_,
                          Vocabulary::create(llama_model_get_vocab(model->handle())));
   model->base_ = std::move(header.base);
+  model->device_ = options.device;
   model->facts_.matrices_by_type = std::move(header.matrices_by_type);
   model->complete_base();
   model->read_facts(options.path);

@@ -13,6 +13,7 @@
 #include "modules/base_model.h"
 #include "text/vocabulary.h"
 
+struct ggml_backend_device;
 struct llama_model;
 
 namespace graft {
@@ -23,6 +24,9 @@ struct ModelOptions {
   std::function<bool(float)> on_progress = {};
   bool use_mmap = true;
   bool use_extra_buffers = true;  // repacked weights
+  // What computes the model, all layers of it: a grafting device (grafting_gpu_device()) or null,
+  // the CPU.
+  ggml_backend_device* device = nullptr;
 };
 
 struct ModelFacts {
@@ -49,6 +53,7 @@ class Model {
   const ModelFacts& facts() const { return facts_; }
   const Vocabulary& vocabulary() const { return *vocabulary_; }
   llama_model* handle() const { return model_.get(); }
+  ggml_backend_device* device() const { return device_; }
 
  private:
   struct Free {
@@ -62,6 +67,7 @@ class Model {
 
   BaseModel base_;
   ModelFacts facts_;
+  ggml_backend_device* device_ = nullptr;
   std::unique_ptr<llama_model, Free> model_;
   std::unique_ptr<Vocabulary> vocabulary_;  // borrows from model_
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <deque>
 #include <vector>
 
@@ -20,9 +21,20 @@
 namespace graft {
 namespace {
 
+// A device runs neither custom ops nor lets the CPU read its tensors.
+GrafterOptions completed(GrafterOptions options) {
+  if (options.device != nullptr) {
+    options.emitter = EmitterKind::kOps;
+    options.attention = false;
+  }
+  return options;
+}
+
 std::unique_ptr<Emitter> make_emitter(const GrafterOptions& options) {
   if (options.emitter == EmitterKind::kOps) {
-    return std::make_unique<OpsStep>(ggml_backend_cpu_buffer_type());
+    return std::make_unique<OpsStep>(options.device != nullptr
+                                         ? ggml_backend_dev_buffer_type(options.device)
+                                         : ggml_backend_cpu_buffer_type());
   }
   return std::make_unique<FusedStep>(options.n_threads);
 }
@@ -54,13 +66,24 @@ class NodeArena {
   std::unique_ptr<ggml_context, FreeContext> context_;
 };
 
-// Compares the graph's own inputs with the plan: a row that is not what the plan says it is makes
-// the step fail instead of giving a request another one's module.
-std::string mismatch(const StepPlan& plan, const GraphIndex& index) {
+// Whether the graph has as many rows as the plan; empty when it has.
+std::string count_mismatch(const StepPlan& plan, const GraphIndex& index) {
   if (static_cast<std::size_t>(index.n_tokens()) != plan.rows.size()) {
     return "the graph has " + std::to_string(index.n_tokens()) + " rows, the plan " +
            std::to_string(plan.rows.size());
   }
+  const auto n_outputs = std::count_if(plan.rows.begin(), plan.rows.end(),
+                                       [](const PlannedRow& row) { return row.is_output; });
+  if (index.out_ids != nullptr && n_outputs != index.n_outputs()) {
+    return "the graph has " + std::to_string(index.n_outputs()) + " output rows, the plan " +
+           std::to_string(n_outputs);
+  }
+  return "";
+}
+
+// Compares the graph's own inputs with the plan: a row that is not what the plan says it is makes
+// the step fail instead of giving a request another one's module. Requires: the counts agree.
+std::string content_mismatch(const StepPlan& plan, const GraphIndex& index) {
   const auto* tokens = static_cast<const std::int32_t*>(index.tokens->data);
   const auto* positions = index.positions == nullptr
                               ? nullptr
@@ -82,10 +105,6 @@ std::string mismatch(const StepPlan& plan, const GraphIndex& index) {
       return "row " + std::to_string(i) + " of the graph is not the plan's";
     }
   }
-  if (outputs != nullptr && n_outputs != index.n_outputs()) {
-    return "the graph has " + std::to_string(index.n_outputs()) + " output rows, the plan " +
-           std::to_string(n_outputs);
-  }
   return "";
 }
 
@@ -93,11 +112,13 @@ std::string mismatch(const StepPlan& plan, const GraphIndex& index) {
 
 struct Grafter::Impl : GraphRewriter {
   explicit Impl(const GrafterOptions& chosen)
-      : options(chosen),
+      : options(completed(chosen)),
         compute_pool(chosen.n_threads, chosen.poll),
         attention(chosen.n_threads),
         modules(indexer.sites()),
-        emitter(make_emitter(chosen)) {}
+        emitter(make_emitter(options)) {}
+
+  const ggml_backend_device* device() const override { return options.device; }
 
   void graph_built(std::span<ggml_tensor* const> nodes) override {
     indexer.build(nodes, index);
@@ -120,6 +141,16 @@ struct Grafter::Impl : GraphRewriter {
 
   bool is_built_graph(std::span<ggml_tensor* const> nodes) const {
     return nodes.size() == built.size() && nodes.data() == built.data();
+  }
+  // The graph of a step, as opposed to one of maintenance. On a device it may begin behind the
+  // lookup of the tokens.
+  bool is_step_graph() const {
+    return index.tokens != nullptr || (options.device != nullptr && index.positions != nullptr);
+  }
+  std::string mismatch() const {
+    std::string reason = count_mismatch(*plan, index);
+    if (reason.empty() && options.device == nullptr) reason = content_mismatch(*plan, index);
+    return reason;
   }
   Rewrite refuse(std::string reason) {
     last_error = std::move(reason);
@@ -203,15 +234,19 @@ Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
                                std::vector<ggml_tensor*>& rewritten) {
   const std::int64_t start = now_ns();
   const bool known = is_built_graph(nodes);
-  if (!known || index.tokens == nullptr) {
+  if (!known || !is_step_graph()) {
     // Maintenance graphs and pieces of graphs have no rows of ours.
-    const bool needs_modules = plan != nullptr && !plan->sets.empty() && !known;
-    return needs_modules ? refuse("the step's graph was computed in pieces")
-                         : Rewrite::kPassThrough;
+    const bool needs_modules = plan != nullptr && !plan->sets.empty();
+    if (needs_modules && !known) return refuse("the step's graph was computed in pieces");
+    if (needs_modules && options.device != nullptr) {
+      return refuse("the device's graph has no input that tells its rows");
+    }
+    return Rewrite::kPassThrough;
   }
   if (plan != nullptr) {
-    if (std::string reason = mismatch(*plan, index); !reason.empty()) {
-      return refuse(std::move(reason));
+    if (std::string reason = mismatch(); !reason.empty()) return refuse(std::move(reason));
+    if (options.deterministic && options.device != nullptr) {
+      return refuse("not deterministic: computed on a GPU");
     }
     if (!uncovered_matmul.empty()) return refuse("not deterministic: " + uncovered_matmul);
     if (options.deterministic && index.n_foreign_attention > 0) {
@@ -219,9 +254,10 @@ Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
     }
     stats.n_computes += 1;
   }
-  attention.learn_positions(index);
+  if (options.device == nullptr) attention.learn_positions(index);
   static const StepPlan base_only;
   if (!modules.update_groups(plan != nullptr ? *plan : base_only)) is_emitted = false;
+  const bool was_emitted = is_emitted;
   if (!is_emitted) {
     if (const Status emitted = emit(nodes, rewritten); !emitted) {
       return refuse(emitted.error().message);
@@ -231,7 +267,8 @@ Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
   stats.prepare_ns = now_ns() - start;
   const bool changes =
       stats.n_module_nodes > 0 || stats.n_attention_nodes > 0 || stats.n_exact_matmuls > 0;
-  return changes ? Rewrite::kRewritten : Rewrite::kPassThrough;
+  if (!changes) return Rewrite::kPassThrough;
+  return was_emitted ? Rewrite::kUnchanged : Rewrite::kRewritten;
 }
 
 // Makes the node list of this graph with the current groups. It stays right as long as the graph is
@@ -258,6 +295,23 @@ Status Grafter::Impl::emit(std::span<ggml_tensor* const> nodes,
 }
 
 void register_grafting_device() { register_backend(); }
+
+Result<ggml_backend_device*> grafting_gpu_device() {
+  ggml_backend_dev_t gpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU);
+  if (gpu == nullptr) {
+    return not_supported("there is no GPU that this build of Graft can use (option GRAFT_CUDA)");
+  }
+  // With it ggml moves nodes to streams of their own, which knows nothing of ours between them.
+  const char* reorders = std::getenv("GGML_CUDA_GRAPH_OPT");
+  if (reorders != nullptr && std::atoi(reorders) != 0) {
+    return not_supported("GGML_CUDA_GRAPH_OPT is set; modules cannot run with it");
+  }
+  return grafting_device_around(gpu);
+}
+
+ggml_backend_device* grafting_device_around(ggml_backend_device* inner) {
+  return wrap_device(inner);
+}
 
 Grafter::Grafter(const GrafterOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Grafter::~Grafter() = default;
@@ -292,7 +346,7 @@ std::string Grafter::attention_notes() const { return impl_->index.foreign_reaso
 std::string Grafter::uncovered_matmul() const { return impl_->uncovered_matmul; }
 
 void Grafter::set_attention(bool enabled) {
-  impl_->options.attention = enabled;
+  impl_->options.attention = enabled && impl_->options.device == nullptr;
   impl_->is_emitted = false;
 }
 

@@ -1,13 +1,14 @@
 // Grafter: connects one llama_context to the grafting backend, a ggml device that delegates to the
-// CPU and changes the node list of each step: it inserts module computations behind the sites they
-// extend and replaces attention nodes by a step whose cost follows each row (design sections 2,
-// 2b).
+// CPU or to a GPU and changes the node list of each step: it inserts module computations behind the
+// sites they extend and, on the CPU, replaces attention nodes by a step whose cost follows each row
+// (design sections 2, 2b).
 //
 // Usage: register_grafting_device() before the first model is loaded; then
 //   Grafter grafter(options);
 //   { Grafter::Binding binding(grafter); context = llama_init_from_model(...); }
 //   per step: grafter.begin_step(plan); llama_decode(...); grafter.end_step();
-// The context must be created with flash attention ENABLED and must be freed before the grafter.
+// The context must be created with flash attention ENABLED (AUTO with a device) and must be freed
+// before the grafter.
 // A context made without a binding gets a backend that passes everything through.
 //
 // Threads: everything but check_attachable() and sites() belongs to the thread that calls
@@ -24,11 +25,21 @@
 #include "grafting/step_plan.h"
 #include "modules/residency/resident_adapter.h"
 
+struct ggml_backend_device;
+
 namespace graft {
 
 // Registers the device with ggml; idempotent. Requires: called before any model is loaded, and by
 // one thread.
 void register_grafting_device();
+
+// The device to load a model on to compute it on the first GPU that ggml has. It lives as long as
+// the process. Errors: kNotSupported. Threads: as register_grafting_device().
+Result<ggml_backend_device*> grafting_gpu_device();
+
+// A grafting device of type GPU around any other, e.g. the CPU device in tests. Lives as long as
+// the process.
+ggml_backend_device* grafting_device_around(ggml_backend_device* inner);
 
 // How module computations become graph nodes.
 enum class EmitterKind : std::uint8_t {
@@ -41,6 +52,10 @@ struct GrafterOptions {
   std::uint32_t poll = 50;     // 0..100: how long idle pool threads spin before they sleep
   bool attention = true;       // replace ggml's attention by the batch-invariant step
   bool deterministic = false;  // compute matmuls by ExactMatmul; refuse steps with any other
+  // A grafting device of type GPU, which the model was loaded on; null = the CPU. With a device the
+  // emitter is kOps, attention is the device's own, and `deterministic` is refused; rows are
+  // compared with the plan by their number alone, since the inputs are on the device.
+  ggml_backend_device* device = nullptr;
   EmitterKind emitter = EmitterKind::kFused;  // kOps with `deterministic`: modules are refused
 };
 

@@ -5,14 +5,23 @@
 
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 #include "grafting/attention_step.h"
 
 namespace graft {
 namespace {
 
-bool is_named(const ggml_tensor* tensor, const char* name) {
-  return std::strcmp(tensor->name, name) == 0;
+// The name of an input of the graph; empty when the leaf is none. The scheduler calls the copy that
+// it makes on a device "backend#name#number".
+std::string_view input_name(const ggml_tensor* leaf) {
+  const std::string_view name(leaf->name);
+  const std::size_t first = name.find('#');
+  if (first == std::string_view::npos) {
+    return (leaf->flags & GGML_TENSOR_FLAG_INPUT) != 0 ? name : std::string_view();
+  }
+  const std::size_t last = name.rfind('#');
+  return last > first ? name.substr(first + 1, last - first - 1) : std::string_view();
 }
 
 // Weights live in buffers marked as such; inputs, caches and activations do not.
@@ -79,7 +88,11 @@ std::int32_t SiteTable::add(Site site) {
   return index;
 }
 
-std::int64_t GraphIndex::n_tokens() const { return tokens == nullptr ? 0 : tokens->ne[0]; }
+// A device's part of the graph may begin behind the lookup of the tokens.
+std::int64_t GraphIndex::n_tokens() const {
+  const ggml_tensor* input = tokens != nullptr ? tokens : positions;
+  return input == nullptr ? 0 : input->ne[0];
+}
 
 std::int64_t GraphIndex::n_outputs() const {
   return out_ids == nullptr ? n_tokens() : out_ids->ne[0];
@@ -93,10 +106,10 @@ struct GraphIndexer::Scan {
   void note_inputs(const ggml_tensor* node, GraphIndex& index) {
     for (const ggml_tensor* source : node->src) {
       if (source == nullptr || source->op != GGML_OP_NONE) continue;
-      if ((source->flags & GGML_TENSOR_FLAG_INPUT) == 0) continue;
-      if (is_named(source, "inp_tokens")) index.tokens = source;
-      if (is_named(source, "inp_pos")) index.positions = source;
-      if (is_named(source, "out_ids")) index.out_ids = source;
+      const std::string_view name = input_name(source);
+      if (name == "inp_tokens") index.tokens = source;
+      if (name == "inp_pos") index.positions = source;
+      if (name == "out_ids") index.out_ids = source;
     }
   }
 
@@ -232,7 +245,6 @@ void GraphIndexer::build(std::span<ggml_tensor* const> nodes, GraphIndex& index)
     if (node->op == GGML_OP_FLASH_ATTN_EXT) add_attention(node, scan.table_of_cache, index);
     if (node->op == GGML_OP_MUL && node->src[1] != nullptr) refuse_scaled_weights(node);
   }
-  if (index.tokens == nullptr) return;
   for (SiteNode& site : index.sites) {
     const std::int64_t expected =
         site.rows == RowSpace::kOutputs ? index.n_outputs() : index.n_tokens();

@@ -3,9 +3,9 @@
 // thread that builds graphs; reading it costs nothing per step.
 //
 // Facts about llama.cpp's graphs that this relies on: inputs are leaves found by name
-// (`inp_tokens`, `inp_pos`, `out_ids`); rows drop behind a GET_ROWS on `out_ids`; a cache is
-// written by SET_ROWS into a view of the cache tensor and read by FLASH_ATTN_EXT through views of
-// it.
+// (`inp_tokens`, `inp_pos`, `out_ids`) or copies of them on a device; rows drop behind a GET_ROWS
+// on `out_ids`; a cache is written by SET_ROWS into a view of the cache tensor and read by
+// FLASH_ATTN_EXT through views of it.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ struct MaskUse {
 
 struct GraphIndex {
   const ggml_tensor* tokens = nullptr;     // I32 [n_tokens], null in graphs without tokens
-  const ggml_tensor* positions = nullptr;  // I32 [n_tokens]
+  const ggml_tensor* positions = nullptr;  // I32 [n_tokens], null in graphs without positions
   const ggml_tensor* out_ids = nullptr;    // I32 [n_outputs]
   std::vector<SiteNode> sites;
   std::vector<AttentionNode> attention;
@@ -67,7 +67,7 @@ struct GraphIndex {
   std::int32_t n_foreign_attention = 0;
   std::string foreign_reason;  // of the last foreign attention node
 
-  std::int64_t n_tokens() const;
+  std::int64_t n_tokens() const;   // rows of the batch; 0 when the graph does not tell
   std::int64_t n_outputs() const;  // n_tokens without a GET_ROWS on out_ids
 };
 

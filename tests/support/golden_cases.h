@@ -64,12 +64,12 @@ inline std::vector<GoldenCase> read_golden_cases() {
   return cases;
 }
 
-// Loaded once for the process.
-inline const Model& golden_model(const std::string& path) {
-  static std::map<std::string, std::unique_ptr<Model>> models;
-  std::unique_ptr<Model>& model = models[path];
+// Loaded once for the process and each device (null: the CPU).
+inline const Model& golden_model(const std::string& path, ggml_backend_device* device = nullptr) {
+  static std::map<std::pair<std::string, ggml_backend_device*>, std::unique_ptr<Model>> models;
+  std::unique_ptr<Model>& model = models[{path, device}];
   if (model == nullptr) {
-    auto loaded = Model::load({.path = golden_file(path)});
+    auto loaded = Model::load({.path = golden_file(path), .device = device});
     if (!loaded) throw std::runtime_error(loaded.error().message);
     model = std::move(loaded).value();
   }
@@ -92,17 +92,19 @@ struct GoldenPath {
   int chunk = 64;
   bool company = false;  // beside another sequence, which runs on the base
   EmitterKind emitter = EmitterKind::kFused;
+  ggml_backend_device* device = nullptr;
 };
 
 // Largest difference over the case's rows.
 inline double run_golden_case(const GoldenCase& golden, const GoldenPath& path) {
-  const Model& model = golden_model(golden.model);
+  const Model& model = golden_model(golden.model, path.device);
   RawContext context(model.handle(), {.n_ctx = 512,
                                       .n_batch = 64,
                                       .n_seqs = 2,
                                       .n_threads = 1,
                                       .attention = path.our_attention,
                                       .emitter = path.emitter,
+                                      .device = path.device,
                                       .flash_attention = path.our_attention,
                                       .cache_type = GGML_TYPE_F32});
   std::vector<std::shared_ptr<const ResidentAdapter>> leases;

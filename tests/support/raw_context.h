@@ -60,6 +60,7 @@ struct RawOptions {
   bool attention = true;
   bool deterministic = false;
   EmitterKind emitter = EmitterKind::kFused;
+  ggml_backend_device* device = nullptr;  // that the model was loaded on
   bool unified = true;
   bool flash_attention = true;
   ggml_type cache_type = GGML_TYPE_F16;
@@ -85,6 +86,7 @@ class RawContext {
                                                           .poll = options.poll,
                                                           .attention = options.attention,
                                                           .deterministic = options.deterministic,
+                                                          .device = options.device,
                                                           .emitter = options.emitter});
       const Grafter::Binding binding(*grafter_);
       context_ = llama_init_from_model(model, params);
