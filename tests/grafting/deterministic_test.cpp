@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "engine/model.h"
 #include "support/company.h"
+#include "support/random_adapter.h"
 #include "support/raw_context.h"
 
 namespace graft::testing {
@@ -59,6 +60,37 @@ TEST(DeterministicCache, TheRotationOfAQuantisedCacheIsCovered) {
   const Logits alone = run_sequence(context, {});
   EXPECT_EQ(context.grafter().uncovered_matmul(), "");
   EXPECT_EQ(run_sequence(context, {5, 29, true}), alone);
+}
+
+// Logits of the last of five rows of sequence 0, each with `set`; beside another sequence or alone.
+std::vector<float> last_of_five(RawContext& context, const StepPlan& sets, int set, bool company) {
+  context.clear();
+  StepPlan plan = sets;
+  for (int i = 0; company && i < 3; ++i) add_row(plan, 1, i, false, context.n_vocab());
+  for (int i = 0; i < 5; ++i) {
+    add_row(plan, 0, i, i == 4, context.n_vocab());
+    plan.rows.back().set = set;
+  }
+  EXPECT_EQ(context.decode(plan), 0);
+  return context.logits(plan.rows.size() - 1);
+}
+
+TEST(DeterministicModules, ActBehindReplacedMatmuls) {
+  const auto model = Model::load({.path = model_of("F32"), .use_extra_buffers = false});
+  ASSERT_TRUE(model) << model.error().message;
+  const auto module = make_random_module((*model)->base(), {});
+  StepPlan sets;
+  sets.sets.push_back({{module->resident.get(), 1.0F, 0}});
+  RawContext ggml((*model)->handle(), {.n_threads = 1});
+  RawContext exact((*model)->handle(), {.n_threads = 1, .deterministic = true});
+  const std::vector<float> ours = last_of_five(exact, sets, 0, false);
+  EXPECT_GT(exact.grafter().stats().n_module_nodes, 0);
+  EXPECT_GT(exact.grafter().stats().n_exact_matmuls, 0);
+  const std::vector<float> theirs = last_of_five(ggml, sets, 0, false);
+  const double effect = largest_difference(theirs, last_of_five(ggml, sets, -1, false));
+  EXPECT_GT(effect, 0.5);
+  EXPECT_LT(largest_difference(ours, theirs), effect / 20);
+  EXPECT_EQ(last_of_five(exact, sets, 0, true), ours);
 }
 
 TEST(DeterministicRefusal, ARepackedWeightIsNamed) {
