@@ -3,6 +3,8 @@
 #include <ggml-backend.h>
 #include <ggml.h>
 
+#include <string>
+
 namespace graft {
 namespace {
 
@@ -33,6 +35,25 @@ ggml_tensor* OpsStep::node(ggml_tensor* made) {
 ggml_tensor* OpsStep::view(ggml_tensor* made) {
   temporaries_.add(made);
   return made;
+}
+
+// A GPU adds up products of F16 values in F16 unless it is told otherwise.
+ggml_tensor* OpsStep::product(ggml_tensor* factor, ggml_tensor* rows) {
+  ggml_tensor* made = ggml_mul_mat(arena_, factor, rows);
+  ggml_prec_set_acc(made, GGML_PREC_F32);
+  return node(made);
+}
+
+// ggml aborts at an operation that the device does not have.
+Status OpsStep::check_supported() const {
+  ggml_backend_dev_t device = ggml_backend_buft_get_device(type_);
+  if (device == nullptr) return {};
+  for (const Insertion& insertion : insertions_) {
+    if (ggml_backend_dev_supports_op(device, insertion.op)) continue;
+    return not_supported(std::string("the device cannot compute ") + ggml_op_desc(insertion.op) +
+                         " for a module");
+  }
+  return {};
 }
 
 ggml_tensor* OpsStep::rows_of(std::span<const LoraItem> items, std::int64_t n_slots) {
@@ -75,7 +96,7 @@ ggml_tensor* OpsStep::shrink(const LoraWork& entry, ggml_tensor* experts) {
   ggml_tensor* x = site_->node->src[1];
   if (experts == nullptr) {
     ggml_tensor* picked = node(ggml_get_rows(arena_, x, rows_of(entry.items, 1)));
-    return node(ggml_mul_mat(arena_, a, picked));
+    return product(a, picked);
   }
   // Either all experts of a token share one row of x, or each slot has its own.
   const std::int64_t n_slots = x->ne[1];
@@ -95,7 +116,7 @@ ggml_tensor* OpsStep::expand(const LoraWork& entry, ggml_tensor* t, ggml_tensor*
   ggml_tensor* scaled = node(ggml_scale(arena_, t, scale));
   ggml_tensor* delta = nullptr;
   if (experts == nullptr) {
-    delta = node(ggml_mul_mat(arena_, factors.b, scaled));
+    delta = product(factors.b, scaled);
   } else {
     delta = node(ggml_mul_mat_id(arena_, factors.b, scaled, experts));
     delta = view(ggml_reshape_2d(arena_, delta, delta->ne[0], delta->ne[1] * delta->ne[2]));
@@ -140,6 +161,7 @@ Result<std::span<const Insertion>> OpsStep::prepare(std::span<SiteWork> work,
   }
   GRAFT_RETURN_IF_ERROR(indexes_.place());
   GRAFT_RETURN_IF_ERROR(temporaries_.place());
+  GRAFT_RETURN_IF_ERROR(check_supported());
   write_indexes();
   return std::span<const Insertion>(insertions_);
 }

@@ -26,7 +26,7 @@ class OpsStep final : public Emitter {
  public:
   // `type` allocates on the device that computes the graphs.
   explicit OpsStep(ggml_backend_buffer_type* type)
-      : factors_(type), indexes_(type), temporaries_(type) {}
+      : type_(type), factors_(type), indexes_(type), temporaries_(type) {}
 
   std::size_t n_tensors(std::span<const SiteWork> work) const override;
   Result<std::span<const Insertion>> prepare(std::span<SiteWork> work,
@@ -51,8 +51,11 @@ class OpsStep final : public Emitter {
   ggml_tensor* rows_of(std::span<const LoraItem> items, std::int64_t n_slots);
   ggml_tensor* node(ggml_tensor* made);
   ggml_tensor* view(ggml_tensor* made);
+  ggml_tensor* product(ggml_tensor* factor, ggml_tensor* rows);
+  Status check_supported() const;
   void write_indexes();
 
+  ggml_backend_buffer_type* type_;
   OpsFactors factors_;
   StepTensors indexes_;
   StepTensors temporaries_;
