@@ -152,9 +152,26 @@ struct Grafter::Impl : GraphRewriter {
     if (reason.empty() && options.device == nullptr) reason = content_mismatch(*plan, index);
     return reason;
   }
+  // Empty when the graph is, or need not be.
+  std::string why_not_deterministic() const {
+    if (!options.deterministic) return "";
+    if (options.device != nullptr) return "not deterministic: computed on a GPU";
+    if (!uncovered_matmul.empty()) return "not deterministic: " + uncovered_matmul;
+    if (index.n_foreign_attention == 0) return "";
+    return "not deterministic: attention, " + index.foreign_reason;
+  }
   Rewrite refuse(std::string reason) {
     last_error = std::move(reason);
     return Rewrite::kRefused;
+  }
+  // Maintenance graphs and pieces of graphs have no rows of ours.
+  Rewrite leave(bool known) {
+    const bool needs_modules = plan != nullptr && !plan->sets.empty();
+    if (needs_modules && !known) return refuse("the step's graph was computed in pieces");
+    if (needs_modules && options.device != nullptr) {
+      return refuse("the device's graph has no input that tells its rows");
+    }
+    return Rewrite::kPassThrough;
   }
   Status emit(std::span<ggml_tensor* const> nodes, std::vector<ggml_tensor*>& rewritten);
   void merge_nodes(std::span<ggml_tensor* const> nodes, std::vector<ggml_tensor*>& rewritten);
@@ -234,24 +251,11 @@ Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
                                std::vector<ggml_tensor*>& rewritten) {
   const std::int64_t start = now_ns();
   const bool known = is_built_graph(nodes);
-  if (!known || !is_step_graph()) {
-    // Maintenance graphs and pieces of graphs have no rows of ours.
-    const bool needs_modules = plan != nullptr && !plan->sets.empty();
-    if (needs_modules && !known) return refuse("the step's graph was computed in pieces");
-    if (needs_modules && options.device != nullptr) {
-      return refuse("the device's graph has no input that tells its rows");
-    }
-    return Rewrite::kPassThrough;
-  }
+  if (!known || !is_step_graph()) return leave(known);
   if (plan != nullptr) {
-    if (std::string reason = mismatch(); !reason.empty()) return refuse(std::move(reason));
-    if (options.deterministic && options.device != nullptr) {
-      return refuse("not deterministic: computed on a GPU");
-    }
-    if (!uncovered_matmul.empty()) return refuse("not deterministic: " + uncovered_matmul);
-    if (options.deterministic && index.n_foreign_attention > 0) {
-      return refuse("not deterministic: attention, " + index.foreign_reason);
-    }
+    std::string reason = mismatch();
+    if (reason.empty()) reason = why_not_deterministic();
+    if (!reason.empty()) return refuse(std::move(reason));
     stats.n_computes += 1;
   }
   if (options.device == nullptr) attention.learn_positions(index);
