@@ -321,9 +321,12 @@ void register_backend() {
 }
 
 ggml_backend_device* wrap_device(ggml_backend_device* inner) {
-  static std::map<ggml_backend_device*, Wrapping*> wrappings;  // never freed: models point to them
-  Wrapping*& wrapping = wrappings[inner];
-  if (wrapping == nullptr) wrapping = make_wrapping(inner, false).release();
+  // Never freed: models that other statics own still point to the devices when the process ends.
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+  static auto* const wrappings =
+      std::make_unique<std::map<ggml_backend_device*, std::unique_ptr<Wrapping>>>().release();
+  std::unique_ptr<Wrapping>& wrapping = (*wrappings)[inner];
+  if (wrapping == nullptr) wrapping = make_wrapping(inner, false);
   return &wrapping->device;
 }
 
