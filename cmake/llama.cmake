@@ -66,3 +66,10 @@ set(graft_saved_build_type "${CMAKE_BUILD_TYPE}")
 set(CMAKE_BUILD_TYPE Release)
 FetchContent_MakeAvailable(llama_cpp)
 set(CMAKE_BUILD_TYPE "${graft_saved_build_type}")
+
+# No AMX: its kernels differ by the number of rows, so a request's bits would depend on its company.
+# Besides, g++ 12 drops most of the tile configuration that llama.cpp stores before it loads it (the
+# intrinsic names only its first 8 bytes), and the first tile instruction is then an illegal one.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_options(ggml-cpu PRIVATE -mno-amx-tile -mno-amx-int8 -mno-amx-bf16)
+endif()
