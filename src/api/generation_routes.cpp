@@ -97,11 +97,11 @@ Submission make_submission(const GenerationCall& call, std::vector<TokenId> prom
 }
 
 // Submits every choice, or none: what was accepted before an error is cancelled.
-Result<std::vector<RequestId>> submit_all(Service& service, const GenerationCall& call,
+Result<std::vector<RequestId>> submit_all(const RouteCall& route, const GenerationCall& call,
                                           const TokenLists& prompts,
                                           const AttachmentSet& attachments,
                                           const std::shared_ptr<EventInbox>& inbox) {
-  GenerationService& generation = service.parts().generation;
+  Service& service = route.service;
   std::vector<RequestId> ids;
   const auto n_choices = static_cast<std::int32_t>(prompts.size()) * call.n_choices;
   for (std::int32_t choice = 0; choice < n_choices; ++choice) {
@@ -111,9 +111,9 @@ Result<std::vector<RequestId>> submit_all(Service& service, const GenerationCall
     submission.attachments = attachments;
     submission.sink = std::make_shared<ChoiceSink>(inbox, choice);
     const RequestId id = submission.request.id;
-    if (Status status = generation.submit(std::move(submission)); !status) {
+    if (Status status = service.submit(route.caller, std::move(submission)); !status) {
       inbox->close();
-      for (const RequestId accepted : ids) generation.cancel(accepted);
+      for (const RequestId accepted : ids) service.parts().generation.cancel(accepted);
       return std::move(status).error();
     }
     ids.push_back(id);
@@ -129,7 +129,7 @@ std::vector<Header> answer_headers(const RouteCall& route, const AttachmentSet& 
 
 Answer generate(const RouteCall& route, const GenerationCall& call) {
   Service& service = route.service;
-  const auto registry = service.parts().registry.get();
+  const auto registry = route.registry();
   const auto resolution = resolve(*registry, call.model, call.modules);
   if (!resolution) return error_response(resolution.error());
   const auto prompts = tokenize(service.parts().prompts, call);
@@ -140,7 +140,7 @@ Answer generate(const RouteCall& route, const GenerationCall& call) {
   InboxLimits limits;
   limits.wake_on_tokens = call.stream;
   const auto inbox = std::make_shared<EventInbox>(limits, route.waker);
-  auto ids = submit_all(service, call, *prompts, resolution->attachments, inbox);
+  auto ids = submit_all(route, call, *prompts, resolution->attachments, inbox);
   if (!ids) return error_response(ids.error());
   return std::make_shared<GenerationExchange>(
       service.parts().generation, inbox, std::move(ids).value(),

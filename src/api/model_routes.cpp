@@ -46,7 +46,7 @@ HttpResponse json_answer(std::string body) {
 }  // namespace
 
 Answer answer_models(const RouteCall& call) {
-  const auto registry = call.service.parts().registry.get();
+  const auto registry = call.registry();
   const ModelFacts& facts = call.service.parts().facts;
   std::string out = R"({"object":"list","data":[)";
   bool first = true;
@@ -63,7 +63,7 @@ Answer answer_models(const RouteCall& call) {
 }
 
 Answer answer_model(const RouteCall& call) {
-  const auto registry = call.service.parts().registry.get();
+  const auto registry = call.registry();
   const ModelFacts& facts = call.service.parts().facts;
   const std::string& id = call.path_tail;
   const auto resolution = resolve(*registry, id, {});

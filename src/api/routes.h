@@ -10,12 +10,10 @@
 
 #include "api/errors.h"
 #include "api/exchange.h"
+#include "api/keys/admission.h"
 #include "api/service.h"
 
 namespace graft::api {
-
-// Who may call a route. Every route states one; without API keys all are open.
-enum class Role { kOpen, kInference, kAdmin };
 
 struct RouteCall {
   Service& service;
@@ -23,6 +21,13 @@ struct RouteCall {
   const std::string& path_tail;   // decoded rest of the path, for routes that end in "/*"
   const std::string& request_id;  // echoed as x-request-id
   const std::shared_ptr<Waker>& waker;
+  const Caller& caller;
+
+  // What the caller may know of. Use this, not the service's registry, for everything that a
+  // request names and an answer shows.
+  std::shared_ptr<const RegistrySnapshot> registry() const {
+    return caller.visible(service.parts().registry.get());
+  }
 };
 
 using RouteFunction = Answer (*)(const RouteCall&);

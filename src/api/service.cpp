@@ -5,6 +5,7 @@
 
 #include "api/errors.h"
 #include "api/routes.h"
+#include "base/check.h"
 
 namespace graft::api {
 namespace {
@@ -37,12 +38,24 @@ void add_request_id(HttpResponse& response, const std::string& request_id) {
 
 }  // namespace
 
-Service::Service(ServiceParts parts)
-    : parts_(std::move(parts)),
-      fingerprint_("graft-" GRAFT_VERSION +
-                   (parts_.facts.base_digest.empty()
-                        ? std::string()
-                        : "-" + parts_.facts.base_digest.substr(0, kShownDigits))) {}
+Service::Service(ServiceParts parts, const Snapshot<KeyRing>* keys) : Service(keys) {
+  open(std::move(parts));
+}
+
+void Service::open(ServiceParts parts) {
+  GRAFT_CHECK(!parts_ && state_.load() == State::kLoading);
+  parts_.emplace(std::move(parts));
+  fingerprint_ = "graft-" GRAFT_VERSION;
+  if (const std::string& digest = parts_->facts.base_digest; !digest.empty()) {
+    fingerprint_ += "-" + digest.substr(0, kShownDigits);
+  }
+}
+
+Status Service::submit(const Caller& caller, Submission submission) {
+  submission.tenant = caller.tenant();
+  submission.sink = caller.metered(std::move(submission.sink));
+  return parts().generation.submit(std::move(submission));
+}
 
 bool Service::is_heavy(const HttpRequest& request) const {
   const auto found = find_route(request.method, request.target);
@@ -53,21 +66,31 @@ bool Service::is_heavy(const HttpRequest& request) const {
 Answer Service::answer(const HttpRequest& request, const std::shared_ptr<Waker>& waker) {
   const std::string_view given = request.header("x-request-id");
   const std::string request_id = is_plain_id(given) ? std::string(given) : ids_.next_text("req-");
-  auto found = find_route(request.method, request.target);
-  Answer answer;
-  if (auto* response = std::get_if<HttpResponse>(&found)) {
-    answer = std::move(*response);
-  } else {
-    const auto& match = std::get<RouteMatch>(found);
-    const State state = state_.load();
-    if (match.route->when_ready && state != State::kReady) {
-      answer = not_ready(state);
-    } else {
-      answer = match.route->function({*this, request, match.path_tail, request_id, waker});
-    }
-  }
+  Answer answer = dispatch(request, request_id, waker);
   if (auto* response = std::get_if<HttpResponse>(&answer)) add_request_id(*response, request_id);
   return answer;
+}
+
+// The only way to a route's function: past its role, and past the limits of the caller's key.
+Answer Service::dispatch(const HttpRequest& request, const std::string& request_id,
+                         const std::shared_ptr<Waker>& waker) {
+  auto found = find_route(request.method, request.target);
+  if (auto* response = std::get_if<HttpResponse>(&found)) return std::move(*response);
+  const auto& [route, path_tail] = std::get<RouteMatch>(found);
+
+  auto admission = admit(*keys_.get(), route->role, request);
+  if (auto* refusal = std::get_if<HttpResponse>(&admission)) return std::move(*refusal);
+  const Caller& caller = std::get<Caller>(admission);
+
+  const State state = state_.load();
+  const bool needs_model = route->role != Role::kOpen;
+  if ((state == State::kLoading && needs_model) || (state != State::kReady && route->when_ready)) {
+    return not_ready(state);
+  }
+  auto place = route->heavy ? take_place(caller) : KeyPermit(nullptr);
+  if (auto* refusal = std::get_if<HttpResponse>(&place)) return std::move(*refusal);
+  Answer answer = route->function({*this, request, path_tail, request_id, waker, caller});
+  return hold(std::move(answer), std::move(std::get<KeyPermit>(place)));
 }
 
 }  // namespace graft::api

@@ -2,17 +2,21 @@
 // resolves names, tokenises, submits, and hands back an answer or an Exchange that makes one.
 //
 // Thread-safe. answer() may take long on heavy routes (JSON, templates, tokenising): http/ calls it
-// on its prepare pool for those. All parts are borrowed and outlive the service.
+// on its prepare pool for those. The service can answer before there is a model: open() brings the
+// parts. They are borrowed, and outlive every answer.
 #pragma once
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "api/exchange.h"
 #include "api/generation_call.h"
 #include "api/id_source.h"
+#include "api/keys/caller.h"
+#include "api/keys/key_ring.h"
 #include "api/prompt_builder.h"
 #include "base/snapshot.h"
 #include "router/registry_snapshot.h"
@@ -31,7 +35,13 @@ class Service {
  public:
   enum class State { kLoading, kReady, kDraining };
 
-  explicit Service(ServiceParts parts);
+  // `keys`: whom it answers; null = everybody. Borrowed.
+  explicit Service(const Snapshot<KeyRing>* keys = nullptr)
+      : keys_(keys == nullptr ? no_keys_ : *keys) {}
+  explicit Service(ServiceParts parts, const Snapshot<KeyRing>* keys = nullptr);
+
+  // Requires: called once, while kLoading, before set_state().
+  void open(ServiceParts parts);
 
   // Whether answer() belongs on the prepare pool rather than on an io thread.
   bool is_heavy(const HttpRequest& request) const;
@@ -39,17 +49,25 @@ class Service {
   // `waker` is called when the returned Exchange has more to say.
   Answer answer(const HttpRequest& request, const std::shared_ptr<Waker>& waker);
 
-  // Starts as kLoading: everything but /health and /version answers 503 until kReady.
+  // Starts as kLoading: all routes but the open ones answer 503 until kReady.
   void set_state(State state) { state_.store(state); }
   State state() const { return state_.load(); }
+  // Every submission of every route goes through here: with the caller's tenant, its tokens
+  // counted.
+  Status submit(const Caller& caller, Submission submission);
 
-  // What the route functions use.
-  const ServiceParts& parts() const { return parts_; }
+  // What the route functions use. Requires: not kLoading.
+  const ServiceParts& parts() const { return *parts_; }
   IdSource& ids() { return ids_; }
   const std::string& fingerprint() const { return fingerprint_; }
 
  private:
-  ServiceParts parts_;
+  Answer dispatch(const HttpRequest& request, const std::string& request_id,
+                  const std::shared_ptr<Waker>& waker);
+
+  const Snapshot<KeyRing> no_keys_{std::make_shared<const KeyRing>()};
+  const Snapshot<KeyRing>& keys_;
+  std::optional<ServiceParts> parts_;  // set while kLoading, read afterwards
   IdSource ids_;
   std::string fingerprint_;
   std::atomic<State> state_{State::kLoading};

@@ -6,16 +6,12 @@
 
 #include "api/routes.h"
 #include "api/testing/scripted_generation.h"
+#include "api/testing/service_call.h"
 
 namespace graft::api {
 namespace {
 
 using nlohmann::json;
-
-class NoWaker : public Waker {
- public:
-  void wake() override {}
-};
 
 class ServiceTest : public testing::Test {
  protected:
@@ -27,31 +23,14 @@ class ServiceTest : public testing::Test {
 
   HttpResponse call(const std::string& method, const std::string& target,
                     const std::string& body = "", std::vector<Header> headers = {}) {
-    HttpRequest request{method, target, std::move(headers), body};
-    Answer answer = service_.answer(request, std::make_shared<NoWaker>());
-    if (auto* response = std::get_if<HttpResponse>(&answer)) return std::move(*response);
-    const auto& exchange = std::get<std::shared_ptr<Exchange>>(answer);
-    HttpResponse response;
-    for (int i = 0; i < 10'000; ++i) {
-      Output output = exchange->poll(false);
-      if (output.whole != nullptr) return std::move(*output.whole);
-      if (output.head != nullptr) response = *output.head;
-      response.body += output.bytes;
-      if (output.end) return response;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    ADD_FAILURE() << "no answer";
-    return response;
+    return call_service(service_, {method, target, std::move(headers), body});
   }
   HttpResponse chat(const std::string& more) {
     return call("POST", "/v1/chat/completions",
                 R"({"messages":[{"role":"user","content":"hi"}])" + more + "}");
   }
   static std::string header(const HttpResponse& response, const std::string& name) {
-    for (const Header& entry : response.headers) {
-      if (entry.first == name) return entry.second;
-    }
-    return "";
+    return header_of(response, name);
   }
 
   ScriptedGeneration generation_;
@@ -128,6 +107,33 @@ TEST_F(ServiceTest, FullQueueIs429AndDrainingIs503) {
   service_.set_state(Service::State::kLoading);
   EXPECT_EQ(call("GET", "/health").status, 503);
   EXPECT_EQ(chat("").status, 503);
+}
+
+TEST_F(ServiceTest, BeforeThereIsAModelOnlyOpenRoutesAnswer) {
+  Service service;
+  for (const Route& route : routes()) {
+    const int status =
+        call_service(service, {std::string(route.method), path_of(route), {}, "{}"}).status;
+    if (route.role != Role::kOpen) {
+      EXPECT_EQ(status, 503) << route.path;
+    }
+  }
+  EXPECT_EQ(call_service(service, {"GET", "/health", {}, ""}).status, 503);
+  EXPECT_EQ(call_service(service, {"GET", "/version", {}, ""}).status, 200);
+  service.open(parts());
+  service.set_state(Service::State::kReady);
+  EXPECT_EQ(call_service(service, {"GET", "/health", {}, ""}).status, 200);
+}
+
+TEST_F(ServiceTest, AFailingEngineIsUnhealthy) {
+  Script script;
+  script.healthy = false;
+  generation_.set_script(script);
+  const HttpResponse response = call("GET", "/health");
+  EXPECT_EQ(response.status, 503);
+  EXPECT_EQ(json::parse(response.body)["error"]["code"], "unhealthy");
+  generation_.set_script({});
+  EXPECT_EQ(call("GET", "/health").status, 200);
 }
 
 TEST_F(ServiceTest, FailureBeforeTheFirstEventIsAStatus) {

@@ -17,7 +17,10 @@ HttpResponse json_answer(int status, std::string body) {
 
 Answer answer_health(const RouteCall& call) {
   switch (call.service.state()) {
-    case Service::State::kReady: return json_answer(200, R"({"status":"ok"})");
+    case Service::State::kReady:
+      if (call.service.parts().generation.healthy()) return json_answer(200, R"({"status":"ok"})");
+      return error_response(ApiError{503, "server_error",
+                                     "The engine fails: no request is computed.", "", "unhealthy"});
     case Service::State::kLoading:
       return error_response(
           ApiError{503, "server_error", "The model is being loaded.", "", "loading"});

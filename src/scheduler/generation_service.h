@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "base/result.h"
 #include "core/event.h"
@@ -18,6 +19,7 @@ struct Submission {
   GenerationRequest request;
   AttachmentSet attachments;
   std::shared_ptr<EventSink> sink;
+  std::string tenant = {};  // requests of different tenants share no cached prompts
 };
 
 class GenerationService {
@@ -28,6 +30,8 @@ class GenerationService {
   virtual Status submit(Submission submission) = 0;
   // The sink then gets Finished{kCancelled}. Unknown and finished ids are ignored.
   virtual void cancel(RequestId id) = 0;
+  // False while the engine fails whole steps.
+  virtual bool healthy() const = 0;
 };
 
 }  // namespace graft

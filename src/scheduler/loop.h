@@ -51,6 +51,7 @@ class Loop final : public GenerationService {
 
   Status submit(Submission submission) override;
   void cancel(RequestId id) override;
+  bool healthy() const override { return counters_.snapshot().healthy; }
 
   // From now on nothing is accepted; what was accepted goes on.
   void drain() { draining_ = true; }

@@ -27,6 +27,8 @@ struct Script {
   FinishReason reason = FinishReason::kStop;
   int fail_after = -1;                          // tokens, then Failed{kInternal}; -1 = never
   Error refuse{ErrorCode::kCancelled, "", {}};  // submit() returns this, unless kCancelled
+  bool healthy = true;
+  std::size_t max_running = 1'000'000;  // more are refused with kResourceExhausted
 };
 
 class ScriptedGeneration : public GenerationService {
@@ -42,8 +44,12 @@ class ScriptedGeneration : public GenerationService {
   Status submit(Submission submission) override {
     MutexLock lock(mutex_);
     if (script_.refuse.code != ErrorCode::kCancelled) return script_.refuse;
+    if (running_.size() >= script_.max_running) {
+      return Error{ErrorCode::kResourceExhausted, "the queue is full", {}};
+    }
     submitted_.push_back(submission.request);
     attachments_.push_back(submission.attachments);
+    tenants_.push_back(submission.tenant);
     running_.push_back({std::move(submission), script_, 0, false, {}});
     return {};
   }
@@ -53,6 +59,11 @@ class ScriptedGeneration : public GenerationService {
     cancelled_.insert(id);
   }
 
+  bool healthy() const override {
+    MutexLock lock(mutex_);
+    return script_.healthy;
+  }
+
   std::vector<GenerationRequest> submitted() const {
     MutexLock lock(mutex_);
     return submitted_;
@@ -60,6 +71,10 @@ class ScriptedGeneration : public GenerationService {
   std::vector<AttachmentSet> attachments() const {
     MutexLock lock(mutex_);
     return attachments_;
+  }
+  std::vector<std::string> tenants() const {
+    MutexLock lock(mutex_);
+    return tenants_;
   }
   std::size_t n_running() const {
     MutexLock lock(mutex_);
@@ -176,6 +191,7 @@ class ScriptedGeneration : public GenerationService {
   std::vector<Running> running_ GRAFT_GUARDED_BY(mutex_);
   std::vector<GenerationRequest> submitted_ GRAFT_GUARDED_BY(mutex_);
   std::vector<AttachmentSet> attachments_ GRAFT_GUARDED_BY(mutex_);
+  std::vector<std::string> tenants_ GRAFT_GUARDED_BY(mutex_);
   std::set<RequestId> cancelled_ GRAFT_GUARDED_BY(mutex_);
   std::jthread thread_;
 };
