@@ -6,7 +6,7 @@
 #
 #   scripts/setup.sh            packages, llama.cpp source, model
 #   scripts/setup.sh tools      the same, and llama-server and llama-quantize
-#   scripts/setup.sh models     the same, and the model in Q8_0, Q4_0, F16, F32 and Q4_K_M
+#   scripts/setup.sh models     the same, and the model in Q8_0, Q4_0, Q5_0, F16, F32 and Q4_K_M
 set -euo pipefail
 
 GRAFT_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -207,7 +207,7 @@ if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then
   case "${1:-}" in
     "") ;;
     tools) build_llama_tools ;;
-    models) make_models Q8_0 Q4_0 F16 F32 Q4_K_M ;;
+    models) make_models Q8_0 Q4_0 Q5_0 F16 F32 Q4_K_M ;;
     *) die "unknown argument '$1'; use none, tools or models" ;;
   esac
   say "ready: ${GRAFT_CACHE}"

@@ -29,6 +29,7 @@ struct ModelFlags {
   EngineOptions engine;
   Precision precision = Precision::kFile;
   bool use_mmap = true;
+  bool use_gpu = false;
   LogOptions log = {.level = LogLevel::kWarning};
 };
 

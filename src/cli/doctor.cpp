@@ -103,7 +103,9 @@ Result<bool> print_company(Engine& engine, const ResidentAdapter* module) {
     }
   }
   if (all_equal) return true;
-  std::printf("  The promise of identical answers covers q4_0, q4_1, q5_0 and q8_0 weights.\n");
+  std::printf(
+      "  The promise of identical answers covers q4_0, q4_1, q5_0 and q8_0 weights, and every\n"
+      "  type with --deterministic.\n");
   std::printf("  Greedy answers may depend on the company where two tokens are nearly tied.\n");
   const bool left_to_ggml = engine.grafter().stats().n_foreign_attention_nodes > 0;
   std::printf(
@@ -115,13 +117,14 @@ Result<bool> print_company(Engine& engine, const ResidentAdapter* module) {
   return false;
 }
 
-// The promise covers these types; others are measured and reported only.
-bool is_promised(const ModelFacts& facts) {
-  return std::all_of(facts.matrices_by_type.begin(), facts.matrices_by_type.end(),
-                     [](const auto& entry) {
-                       const std::string& type = entry.first;
-                       return type == "q4_0" || type == "q4_1" || type == "q5_0" || type == "q8_0";
-                     });
+// The promise covers these types; without --deterministic others are measured and reported only.
+bool is_promised(const ModelFacts& facts, bool deterministic) {
+  return deterministic || std::all_of(facts.matrices_by_type.begin(), facts.matrices_by_type.end(),
+                                      [](const auto& entry) {
+                                        const std::string& type = entry.first;
+                                        return type == "q4_0" || type == "q4_1" || type == "q5_0" ||
+                                               type == "q8_0";
+                                      });
 }
 
 Status print_module(LoadedModel& loaded) {
@@ -158,7 +161,8 @@ Result<bool> examine(const DoctorCommand& command, LoadedModel& loaded) {
       const bool company_is_harmless,
       print_company(*loaded.engine, has_module ? loaded.modules.front()->resident.get() : nullptr));
   if (has_module) GRAFT_RETURN_IF_ERROR(print_module(loaded));
-  return company_is_harmless || !is_promised(loaded.model->facts());
+  return company_is_harmless ||
+         !is_promised(loaded.model->facts(), command.model.engine.deterministic);
 }
 
 }  // namespace

@@ -97,6 +97,17 @@ void add_model_flags(CLI::App& app, ModelFlags& flags, RawFlags& raw) {
   app.add_flag("!--no-mmap", flags.use_mmap,
                "Read the model into memory instead of mapping its file.")
       ->group("Capacity");
+  app.add_flag("--deterministic", flags.engine.deterministic,
+               "For weights of any type: answers are the same bits whatever else is computed. "
+               "q4_0, q4_1, q5_0 and q8_0 weights have that without this flag. Slower, above all "
+               "for prompts; a model that it cannot cover is refused.")
+      ->group("Capacity");
+  app.add_option("--device", raw.device,
+                 "What computes: cpu (the default), or gpu, the first one, which a build with the "
+                 "option GRAFT_CUDA finds.")
+      ->check(one_of({"cpu", "gpu"}))
+      ->type_name("DEVICE")
+      ->group("Capacity");
   app.add_option("--module-precision", raw.precision,
                  "How adapters are kept: file (as the file has them, the default), f16, or q8_0 "
                  "(smaller and faster, but lossy; the error is printed).")
@@ -230,6 +241,7 @@ Status finish_model_flags(const RawFlags& raw, bool with_scales, ModelFlags& fla
   flags.precision = raw.precision == "f16"    ? Precision::kF16
                     : raw.precision == "q8_0" ? Precision::kQ8_0
                                               : Precision::kFile;
+  flags.use_gpu = raw.device == "gpu";
   if (!raw.log_level.empty()) flags.log.level = to_log_level(raw.log_level);
   if (flags.engine.n_batch < flags.engine.max_seqs) {
     return invalid_argument("--batch is " + std::to_string(flags.engine.n_batch) +

@@ -16,6 +16,7 @@ struct RawFlags {
   std::vector<std::string> modules;  // NAME=PATH or NAME=PATH:SCALE
   std::string cache_type = "f16";
   std::string precision = "file";
+  std::string device = "cpu";
   std::string log_level;  // empty = the subcommand's default
   std::string module_path;
 };

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "cli/progress_line.h"
 #include "cli/stop_signal.h"
+#include "grafting/grafter.h"
 #include "modules/store/load_module.h"
 
 namespace graft::cli {
@@ -24,6 +25,11 @@ Result<std::unique_ptr<Model>> load_base(const ModelFlags& flags) {
   ModelOptions options;
   options.path = flags.path;
   options.use_mmap = flags.use_mmap;
+  // Rows of repacked weights cannot be multiplied one by one.
+  options.use_extra_buffers = !flags.engine.deterministic;
+  if (flags.use_gpu) {
+    GRAFT_ASSIGN_OR_RETURN(options.device, grafting_gpu_device());
+  }
   options.on_progress = [&progress](float fraction) {
     progress.update(fraction);
     return !stop_requested();

@@ -115,6 +115,12 @@ const std::vector<LoraItem>& items_of(const StepGroup& group, SiteOp op, RowSpac
   return rows == RowSpace::kOutputs ? group.output_items : group.token_items;
 }
 
+bool rows_fit(const GraphIndex& index, const SiteNode& node, const std::vector<LoraItem>& items) {
+  const bool of_outputs = node.rows == RowSpace::kOutputs;
+  const std::int64_t n_rows = of_outputs ? index.n_outputs() : index.n_tokens();
+  return node.rows_proven && (items.empty() || items.back().y_row < n_rows);
+}
+
 }  // namespace
 
 Status ModuleStep::build_site_work(const GraphIndex& index) {
@@ -125,11 +131,11 @@ Status ModuleStep::build_site_work(const GraphIndex& index) {
     for (const StepGroup& group : groups_.used()) {
       const auto* terms = group.sites->by_site[static_cast<std::size_t>(node.site)];
       if (terms == nullptr) continue;
-      if (!node.rows_proven) {
+      const std::vector<LoraItem>& items = items_of(group, key.op, node.rows);
+      if (!rows_fit(index, node, items)) {
         return internal_error("the rows of '" + key.tensor +
                               "' do not match the batch; the step is refused");
       }
-      const std::vector<LoraItem>& items = items_of(group, key.op, node.rows);
       if (items.empty()) continue;
       if (target == nullptr) target = &next_site_work(node);
       for (const ResidentTerm* term : *terms) target->work.push_back({term, group.scale, items});

@@ -266,6 +266,21 @@ TEST(Doctor, FindsThatCompanyChangesNothing) {
   EXPECT_NE(doctor.out().find("moves a logit by up to"), std::string::npos);
 }
 
+// F32 weights keep the promise with the flag alone, and fail doctor's check of it if it does not.
+TEST(Doctor, DeterministicExtendsThePromiseToEveryType) {
+  Program doctor({"doctor", source_file("tests/golden/models/llama.gguf"), "-t", "2", "--ctx",
+                  "1024", "--deterministic"});
+  EXPECT_EQ(doctor.wait(), 0) << doctor.err();
+  EXPECT_NE(doctor.out().find("identical in every bit"), std::string::npos) << doctor.out();
+  EXPECT_EQ(doctor.out().find("differ"), std::string::npos) << doctor.out();
+}
+
+TEST(Device, AGpuThatIsNotThereGivesOneClearLine) {
+  if (GRAFT_HAS_CUDA) GTEST_SKIP() << "this build may find one";
+  expect_failure({"doctor", model(), "--device", "gpu"}, {"GPU", "GRAFT_CUDA"});
+  expect_failure({"serve", model(), "--device", "gpu"}, {"GPU", "GRAFT_CUDA"});
+}
+
 TEST(Bench, PrintsOneTable) {
   Program bench({"bench", model(), "-t", "1", "-m", "a=" + adapter("step2"), "-m",
                  "b=" + adapter("upper"), "--streams", "4", "--prompt-tokens", "16", "-n", "16"});

@@ -97,7 +97,8 @@ TEST_P(BatchInvariance, CancelledNeighboursAndFragmentedCellsChangeNothing) {
   EXPECT_EQ(rig.engine().cells().n_free(), 1024);
 }
 
-INSTANTIATE_TEST_SUITE_P(WeightTypes, BatchInvariance, testing::Values("Q4_0", "Q4_1", "Q8_0"),
+INSTANTIATE_TEST_SUITE_P(WeightTypes, BatchInvariance,
+                         testing::Values("Q4_0", "Q4_1", "Q5_0", "Q8_0"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

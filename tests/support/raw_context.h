@@ -133,6 +133,7 @@ class RawContext {
   // Logits of row `row` of the last batch, which must have been an output row.
   std::vector<float> logits(std::size_t row) {
     const float* values = llama_get_logits_ith(context_, static_cast<std::int32_t>(row));
+    if (values == nullptr) throw std::runtime_error("the row has no logits");
     return {values, values + n_vocab_};
   }
 
