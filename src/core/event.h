@@ -1,5 +1,6 @@
-// What a running request sends back. Events of one request arrive in order: Started, then Tokens,
-// then exactly one Finished or Failed. Plain values; they cross threads inside sinks.
+// What a running request sends back. Events of one request arrive in order: Started, then the parts
+// of its scored prompt or its Embedding if it asked for them, then Tokens, then exactly one
+// Finished or Failed. Plain values; they cross threads inside sinks.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +25,32 @@ struct Started {
   std::int32_t n_prompt_tokens = 0;
 };
 
+// A token of the prompt. Its text is what became certain with it, as of a generated token.
+struct PromptToken {
+  TokenLogprob token;     // the first one's log-probability means nothing: nothing stands before it
+  std::int32_t rank = 0;  // 1 = the likeliest; 0 = the first token
+  std::string text;
+  std::vector<TokenLogprob> top_logprobs;  // descending
+};
+
+// The next tokens of a scored prompt, in order. Together the parts hold each token once.
+struct PromptScored {
+  std::vector<PromptToken> tokens;
+};
+
+struct Embedded {
+  std::vector<float> values;  // of length 1 in the Euclidean norm
+};
+
 // A generated token. `text` is what became certain with it: whole UTF-8 characters only, never part
 // of a stop string; often the token's own piece, sometimes empty, sometimes more than one token's.
+// `ends`: the token ended the answer and is no part of its text; sent only with log-probabilities.
 struct TokenOutput {
   TokenId token = 0;
   std::string text;
   std::optional<TokenLogprob> logprob;
   std::vector<TokenLogprob> top_logprobs;  // descending
+  bool ends = false;
 };
 
 enum class FinishReason { kStop, kLength, kCancelled };
@@ -54,7 +74,7 @@ struct Failed {
   Error error;
 };
 
-using Event = std::variant<Started, TokenOutput, Finished, Failed>;
+using Event = std::variant<Started, PromptScored, Embedded, TokenOutput, Finished, Failed>;
 
 // Receives the events of one request. publish() is called on the engine thread and must return at
 // once: it appends to a bounded buffer. False asks the engine to cancel the request (the buffer is

@@ -31,7 +31,7 @@ struct SamplingParams {
 };
 
 struct StopRules {
-  std::int32_t max_tokens = -1;  // -1 = until the context ends
+  std::int32_t max_tokens = -1;  // -1 = until the context ends; 0 = the prompt alone is computed
   std::int32_t min_tokens = 0;   // end-of-generation tokens are suppressed before that many
   bool ignore_eos = false;
   std::vector<std::string> strings;  // never empty strings
@@ -45,11 +45,18 @@ struct ModuleChoice {
   float scale = 1.0F;                 // finite
 };
 
+// How the states of a prompt's tokens become one embedding.
+enum class Pooling : std::uint8_t { kMean, kLast };
+
 struct GenerationRequest {
   RequestId id = 0;
   std::vector<TokenId> prompt;  // not empty, shorter than the context, ids in the vocabulary
   SamplingParams sampling;
   StopRules stop;
+  // Top alternatives reported per token of the prompt: nothing = the prompt is not scored, 0 = its
+  // own tokens only. At most 20.
+  std::optional<std::int32_t> n_prompt_logprobs = {};
+  std::optional<Pooling> embedding = {};  // the answer is an embedding; max_tokens must be 0
 };
 
 }  // namespace graft

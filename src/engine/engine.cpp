@@ -33,6 +33,11 @@ Status check_device_options(const EngineOptions& options) {
   return {};
 }
 
+// Each sequence has one for its next token; the rest is shared.
+std::int32_t count_outputs(const EngineOptions& options) {
+  return std::min(options.n_batch, options.max_seqs + options.max_reported_rows);
+}
+
 llama_context_params context_params(const EngineOptions& options, bool is_on_cpu) {
   llama_context_params params = llama_context_default_params();
   params.n_ctx = static_cast<std::uint32_t>(options.n_ctx);
@@ -40,7 +45,7 @@ llama_context_params context_params(const EngineOptions& options, bool is_on_cpu
   params.n_batch = static_cast<std::uint32_t>(options.n_batch);
   params.n_ubatch = params.n_batch;
   params.n_seq_max = static_cast<std::uint32_t>(options.max_seqs);
-  params.n_outputs_max = params.n_seq_max;
+  params.n_outputs_max = static_cast<std::uint32_t>(count_outputs(options));
   // More than one row is "batch" for libllama: both counts must be ours.
   params.n_threads = options.n_threads;
   params.n_threads_batch = options.n_threads;
@@ -234,7 +239,7 @@ std::string Engine::find_fault(const StepPlan& plan) const {
     if (!fault.empty()) return "row " + std::to_string(i) + ": " + fault;
     n_outputs += row.is_output ? 1 : 0;
   }
-  return n_outputs > options_.max_seqs ? "the step has too many outputs" : "";
+  return n_outputs > count_outputs(options_) ? "the step has too many outputs" : "";
 }
 
 std::string Engine::find_row_fault(const StepPlan& plan, std::size_t i) const {
@@ -245,6 +250,9 @@ std::string Engine::find_row_fault(const StepPlan& plan, std::size_t i) const {
   }
   if (row.set < -1 || row.set >= static_cast<std::int32_t>(plan.sets.size())) {
     return "no such set of modules";
+  }
+  if (row.is_tapped && (!row.is_output || n_state_values() == 0)) {
+    return "its final state cannot be had";
   }
   const bool goes_on = i > 0 && plan.rows[i - 1].sequence == row.sequence;
   const std::int32_t expected =

@@ -52,6 +52,14 @@ class Engine {
   // Requires: the last step is kDone and row `row` of its plan is an output.
   std::span<const float> logits(std::int32_t row) const;
 
+  // [n_state_values] final state (behind the last norm) of a tapped row of the last step, valid
+  // until the next one. Requires: the last step is kDone and row `row` of its plan is tapped.
+  std::span<const float> state(std::int32_t row) const {
+    return grafter_->state(static_cast<std::size_t>(row));
+  }
+  // 0 when rows cannot be tapped: no such state in the model's graphs, or computed on a GPU.
+  std::int64_t n_state_values() const { return grafter_->n_state_values(); }
+
   // Sequences. A new one is empty; the number is free again after release().
   std::optional<std::int32_t> acquire_sequence() { return ids_.acquire(); }
   void release_sequence(std::int32_t sequence);  // and all its cells
@@ -64,6 +72,8 @@ class Engine {
   std::int32_t n_free_sequences() const { return ids_.n_free(); }
   std::int32_t max_sequences() const { return options_.max_seqs; }
   std::int32_t max_rows() const { return options_.n_batch; }
+  // Outputs of one step beside one per sequence.
+  std::int32_t max_reported_rows() const { return options_.max_reported_rows; }
   // The longest sequence: the model's training context, or all cells if those are fewer.
   std::int32_t max_sequence_tokens() const;
   std::int32_t n_threads() const { return options_.n_threads; }

@@ -69,6 +69,9 @@ Result<EngineOptions> check_options(const EngineOptions& given, const BaseModel&
   options.n_batch = std::min(options.n_batch, options.n_ctx);
   GRAFT_RETURN_IF_ERROR(
       check_range("the number of rows per step", options.n_batch, options.max_seqs, kMaxRows));
+  GRAFT_RETURN_IF_ERROR(
+      check_range("the number of reported rows", options.max_reported_rows, 1, kMaxRows));
+  options.max_reported_rows = std::min(options.max_reported_rows, options.n_batch);
   if (options.kv_type == KvType::kQ8_0 &&
       (base.head_dim_k % 32 != 0 || base.head_dim_v % 32 != 0)) {
     return invalid_argument(

@@ -19,7 +19,10 @@ struct EngineOptions {
   std::int32_t max_seqs = 16;  // sequences alive at once, 1 .. kMaxSequences
   std::int32_t n_batch = 512;  // rows of one step at most; >= max_seqs, cut to n_ctx
   std::int32_t n_threads = 0;  // of the compute pool; 0 = one per processor
-  std::uint32_t poll = 50;     // see GrafterOptions
+  // Rows of one step whose logits or states are wanted for other things than the next token (scores
+  // of prompts, embeddings); each takes n_vocab floats. Cut to n_batch.
+  std::int32_t max_reported_rows = 64;
+  std::uint32_t poll = 50;  // see GrafterOptions
   KvType kv_type = KvType::kF16;
   bool attention = true;  // our attention step instead of ggml's
   // Bits of a row never depend on its company, for every weight type. Slow in prefill. Needs a

@@ -17,6 +17,7 @@
 #include "grafting/fused_step.h"
 #include "grafting/module_step.h"
 #include "grafting/ops_step.h"
+#include "grafting/state_tap.h"
 
 namespace graft {
 namespace {
@@ -128,6 +129,9 @@ struct Grafter::Impl : GraphRewriter {
           std::count_if(nodes.begin(), nodes.end(), ExactMatmul::is_matmul));
       if (uncovered_matmul.empty()) uncovered_matmul = ExactMatmul::first_uncovered(nodes);
     }
+    if (index.final_state.node != nullptr && options.device == nullptr) {
+      n_state_values = index.final_state.node->ne[0];
+    }
     built = nodes;
     is_emitted = false;
     stats.n_graph_builds += 1;
@@ -166,9 +170,9 @@ struct Grafter::Impl : GraphRewriter {
   }
   // Maintenance graphs and pieces of graphs have no rows of ours.
   Rewrite leave(bool known) {
-    const bool needs_modules = plan != nullptr && !plan->sets.empty();
-    if (needs_modules && !known) return refuse("the step's graph was computed in pieces");
-    if (needs_modules && options.device != nullptr) {
+    const bool needs_rows = plan != nullptr && (!plan->sets.empty() || StateTap::is_in(*plan));
+    if (needs_rows && !known) return refuse("the step's graph was computed in pieces");
+    if (needs_rows && options.device != nullptr) {
       return refuse("the device's graph has no input that tells its rows");
     }
     return Rewrite::kPassThrough;
@@ -193,6 +197,8 @@ struct Grafter::Impl : GraphRewriter {
   ModuleStep modules;
   std::unique_ptr<Emitter> emitter;
   ExactMatmul matmuls;
+  StateTap tap;
+  std::int64_t n_state_values = 0;
   std::size_t n_matmuls = 0;  // of the built graph; counted only when they are replaced
   std::string uncovered_matmul;
   NodeArena arena;
@@ -235,6 +241,9 @@ void Grafter::Impl::merge_nodes(std::span<ggml_tensor* const> nodes,
     } else if (!options.attention || index.casts.empty() || index.casts.count(node) == 0) {
       rewritten.push_back(node);
     }
+    if (tap.is_active() && node == index.final_state.node) {
+      rewritten.push_back(tap.op_for(index.final_state, arena.get()));
+    }
     while (next_insertion < insertions.size() &&
            insertions[next_insertion].position == static_cast<std::int32_t>(i)) {
       rewritten.push_back(insertions[next_insertion++].op);
@@ -260,7 +269,12 @@ Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
   }
   if (options.device == nullptr) attention.learn_positions(index);
   static const StepPlan base_only;
-  if (!modules.update_groups(plan != nullptr ? *plan : base_only)) is_emitted = false;
+  const StepPlan& current = plan != nullptr ? *plan : base_only;
+  if (!modules.update_groups(current)) is_emitted = false;
+  if (tap.select(current)) is_emitted = false;
+  if (tap.is_active() && index.final_state.node == nullptr) {
+    return refuse("the graph has no final states that are known to be its rows'");
+  }
   const bool was_emitted = is_emitted;
   if (!is_emitted) {
     if (const Status emitted = emit(nodes, rewritten); !emitted) {
@@ -269,8 +283,8 @@ Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
   }
   if (options.attention) attention.prepare(index);
   stats.prepare_ns = now_ns() - start;
-  const bool changes =
-      stats.n_module_nodes > 0 || stats.n_attention_nodes > 0 || stats.n_exact_matmuls > 0;
+  const bool changes = stats.n_module_nodes > 0 || stats.n_attention_nodes > 0 ||
+                       stats.n_exact_matmuls > 0 || tap.is_active();
   if (!changes) return Rewrite::kPassThrough;
   return was_emitted ? Rewrite::kUnchanged : Rewrite::kRewritten;
 }
@@ -280,7 +294,7 @@ Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
 Status Grafter::Impl::emit(std::span<ggml_tensor* const> nodes,
                            std::vector<ggml_tensor*>& rewritten) {
   insertions = {};
-  std::size_t n_tensors = index.attention.size() + n_matmuls;
+  std::size_t n_tensors = index.attention.size() + n_matmuls + (tap.is_active() ? 1U : 0U);
   if (modules.has_groups()) {
     if (options.deterministic && options.emitter == EmitterKind::kOps) {
       return not_supported("not deterministic: modules as standard operations");
@@ -336,6 +350,10 @@ void Grafter::begin_step(const StepPlan& plan) {
 }
 
 void Grafter::end_step() { impl_->plan = nullptr; }
+
+std::span<const float> Grafter::state(std::size_t row) const { return impl_->tap.state(row); }
+
+std::int64_t Grafter::n_state_values() const { return impl_->n_state_values; }
 
 const std::string& Grafter::last_error() const { return impl_->last_error; }
 

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/result.h"
@@ -95,6 +96,13 @@ class Grafter {
   // computed without modules (warm-up, oracles).
   void begin_step(const StepPlan& plan);
   void end_step();
+
+  // The final state of a tapped row of the last step's plan, valid until the next begin_step().
+  // Requires: the step was computed.
+  std::span<const float> state(std::size_t row) const;
+  // Values of a state; 0 when rows cannot be tapped: the graphs have no node that is known to hold
+  // the states, or it is on a device.
+  std::int64_t n_state_values() const;
 
   // Why the last step was refused by the run-time checks; empty when it was not.
   const std::string& last_error() const;

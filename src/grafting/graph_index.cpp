@@ -233,6 +233,25 @@ void GraphIndexer::add_site(ggml_tensor* node, std::int32_t position, const Scan
       {node, site, position, output ? RowSpace::kOutputs : RowSpace::kTokens, true});
 }
 
+namespace {
+
+// Of the nodes named so, the last is the one that the head reads.
+void note_final_state(ggml_tensor* node, bool is_output, GraphIndex& index) {
+  if (std::strcmp(node->name, "result_norm") != 0) return;
+  index.final_state = {node, is_output ? RowSpace::kOutputs : RowSpace::kTokens};
+}
+
+void prove_final_state(GraphIndex& index) {
+  const ggml_tensor* node = index.final_state.node;
+  if (node == nullptr) return;
+  const std::int64_t expected =
+      index.final_state.rows == RowSpace::kOutputs ? index.n_outputs() : index.n_tokens();
+  const bool is_plain = is_plain_f32_rows(node) && node->ne[2] * node->ne[3] == 1;
+  if (!is_plain || node->ne[1] != expected) index.final_state = {};
+}
+
+}  // namespace
+
 void GraphIndexer::build(std::span<ggml_tensor* const> nodes, GraphIndex& index) {
   index = GraphIndex();
   Scan scan;
@@ -242,6 +261,7 @@ void GraphIndexer::build(std::span<ggml_tensor* const> nodes, GraphIndex& index)
     scan.note_row_space(node, index);
     scan.note_write(node, index);
     add_site(node, static_cast<std::int32_t>(i), scan, index);
+    note_final_state(node, scan.output_rows.count(node) > 0, index);
     if (node->op == GGML_OP_FLASH_ATTN_EXT) add_attention(node, scan.table_of_cache, index);
     if (node->op == GGML_OP_MUL && node->src[1] != nullptr) refuse_scaled_weights(node);
   }
@@ -250,6 +270,7 @@ void GraphIndexer::build(std::span<ggml_tensor* const> nodes, GraphIndex& index)
         site.rows == RowSpace::kOutputs ? index.n_outputs() : index.n_tokens();
     site.rows_proven = n_rows(site.node) == expected;
   }
+  prove_final_state(index);
 }
 
 // A weight with a `.scale` tensor behind it (NVFP4, BitNet) multiplies after the matrix product;

@@ -4,8 +4,8 @@
 //
 // Facts about llama.cpp's graphs that this relies on: inputs are leaves found by name
 // (`inp_tokens`, `inp_pos`, `out_ids`) or copies of them on a device; rows drop behind a GET_ROWS
-// on `out_ids`; a cache is written by SET_ROWS into a view of the cache tensor and read by
-// FLASH_ATTN_EXT through views of it.
+// on `out_ids`; the result of the last norm is named `result_norm`; a cache is written by SET_ROWS
+// into a view of the cache tensor and read by FLASH_ATTN_EXT through views of it.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +50,12 @@ struct CacheWrite {
   std::int64_t n_cells = 0;
 };
 
+// The states that the head turns into logits: F32 [n_values, n_rows], one row per row of its space.
+struct FinalState {
+  ggml_tensor* node = nullptr;  // null when the graph has none that is proven
+  RowSpace rows = RowSpace::kOutputs;
+};
+
 struct MaskUse {
   const ggml_tensor* mask = nullptr;  // F16 [n_kv, n_tokens]
   std::int32_t table = -1;
@@ -63,6 +69,7 @@ struct GraphIndex {
   std::vector<AttentionNode> attention;
   std::vector<CacheWrite> writes;
   std::vector<MaskUse> masks;
+  FinalState final_state;
   std::unordered_set<const ggml_tensor*> casts;  // of caches; not needed when attention is ours
   std::int32_t n_foreign_attention = 0;
   std::string foreign_reason;  // of the last foreign attention node

@@ -24,8 +24,9 @@ struct PlannedRow {
   TokenId token = 0;
   std::int32_t position = 0;
   std::int32_t sequence = 0;
-  bool is_output = false;  // logits of this row are wanted
+  bool is_output = false;  // among the rows that the graph computes to their logits
   std::int32_t set = -1;   // index into StepPlan::sets; -1 = the base alone
+  bool is_tapped = false;  // its final state is copied out (Grafter::state); needs is_output
 };
 
 struct StepPlan {

@@ -28,6 +28,7 @@ Result<std::unique_ptr<LiveRequest>> LiveRequest::create(Submission submission,
   request->plan_attachments();
   GRAFT_ASSIGN_OR_RETURN(request->sampler_,
                          Sampler::create(request->submission_.request.sampling, vocabulary.size()));
+  request->plan_report();
   // Penalties look back over the prompt too, as llama.cpp's programs do.
   for (const TokenId token : request->tokens_) request->sampler_->accept(token);
   return request;
@@ -49,18 +50,19 @@ LiveRequest::LiveRequest(Submission submission, const Vocabulary& vocabulary,
 
 Status LiveRequest::check() const {
   if (tokens_.empty()) return invalid_argument("the prompt is empty", "prompt");
-  if (n_tokens() >= max_tokens_) {
+  if (n_tokens() + (generates() ? 1 : 0) > max_tokens_) {
     return invalid_argument("the prompt has " + std::to_string(n_tokens()) +
                                 " tokens; the context holds " + std::to_string(max_tokens_) +
                                 " tokens, prompt and answer together",
                             "prompt");
   }
   const StopRules& stop = submission_.request.stop;
-  if (stop.max_tokens != -1 && stop.max_tokens < 1) {
+  if (stop.max_tokens < -1) {
     return invalid_argument("max_tokens is " + std::to_string(stop.max_tokens) +
-                                "; it must be at least 1, or -1 for no limit",
+                                "; it must be at least 0, or -1 for no limit",
                             "max_tokens");
   }
+  if (const Status report = check_report(); !report) return report;
   const auto unknown = [&](TokenId token) { return !vocabulary_.contains(token); };
   if (std::any_of(tokens_.begin(), tokens_.end(), unknown)) {
     return invalid_argument("the prompt has a token that is not in the vocabulary", "prompt");
@@ -76,6 +78,29 @@ Status LiveRequest::check() const {
   }
   if (submission_.sink == nullptr) return invalid_argument("nobody receives the answer");
   return {};
+}
+
+Status LiveRequest::check_report() const {
+  constexpr std::int32_t kMaxTop = 20;
+  const GenerationRequest& request = submission_.request;
+  const std::int32_t n_top = request.n_prompt_logprobs.value_or(0);
+  if (n_top < 0 || n_top > kMaxTop) {
+    return invalid_argument("prompt_logprobs is " + std::to_string(n_top) +
+                                "; it must be from 0 to " + std::to_string(kMaxTop),
+                            "prompt_logprobs");
+  }
+  if (request.embedding && (generates() || request.n_prompt_logprobs)) {
+    return invalid_argument("an embedding is the whole answer: nothing else can be asked for");
+  }
+  return {};
+}
+
+void LiveRequest::plan_report() {
+  const GenerationRequest& request = submission_.request;
+  if (request.n_prompt_logprobs) {
+    scores_.emplace(request.prompt, *request.n_prompt_logprobs, vocabulary_);
+  }
+  if (request.embedding) embedding_.emplace(*request.embedding, n_tokens());
 }
 
 void LiveRequest::plan_attachments() {
@@ -105,6 +130,53 @@ void LiveRequest::preempt() {
   ++n_preemptions_;
 }
 
+bool LiveRequest::decides_at(std::int32_t position) const {
+  return generates() && position + 1 == n_tokens();
+}
+
+RowUse LiveRequest::use_of(std::int32_t position) const {
+  const auto wants = [position](const auto& report) {
+    return report && position >= report->n_known() && position < report->n_rows();
+  };
+  return {.logits = decides_at(position) || wants(scores_), .state = wants(embedding_)};
+}
+
+ReportedRows LiveRequest::reported_rows() const {
+  if (!scores_ && !embedding_) return {};
+  const std::int32_t n_known = scores_ ? scores_->n_known() : embedding_->n_known();
+  const std::int32_t first = std::max(n_known, n_cached_);
+  const auto last = static_cast<std::int32_t>(submission_.request.prompt.size()) - 1;
+  return {.first = first - n_cached_, .n = std::max(0, last - first)};
+}
+
+Result<RowScore> LiveRequest::score(std::int32_t position, std::span<const float> logits,
+                                    SampleScratch& scratch) const {
+  return scores_->score(position, logits, scratch);
+}
+
+void LiveRequest::add_score(const Result<RowScore>& score) {
+  if (is_over()) return;
+  if (!score) return fail(score.error());
+  scores_->add(*score);
+}
+
+void LiveRequest::add_state(std::span<const float> state) { embedding_->add(state); }
+
+void LiveRequest::finish_prompt() {
+  if (generates() || is_over() || n_pending() > 0) return;
+  if (embedding_) {
+    Result<std::vector<float>> values = embedding_->take();
+    if (!values) return fail(std::move(values).error());
+    events_.push_back(Embedded{std::move(values).value()});
+  }
+  finish(FinishReason::kLength);
+}
+
+// What is known of the prompt goes out before what comes behind it.
+void LiveRequest::report_scores() {
+  if (was_started_ && scores_ && scores_->has_news()) events_.push_back(scores_->take());
+}
+
 std::span<const TokenId> LiveRequest::suppressed_tokens() const {
   const StopRules& stop = submission_.request.stop;
   if (n_generated_ < stop.min_tokens) return ending_tokens_;
@@ -123,12 +195,20 @@ bool LiveRequest::ends_generation(TokenId token) const {
 void LiveRequest::commit_choice() {
   GRAFT_CHECK(choice_.has_value());
   const Result<SampledToken> choice = *std::exchange(choice_, std::nullopt);
+  if (is_over()) return;  // its prompt could not be scored
   if (!choice) return fail(choice.error());
+  report_scores();
 
   const TokenId token = choice->token;
   last_token_at_ = Clock::now();
   if (n_generated_++ == 0) first_token_at_ = last_token_at_;
-  if (ends_generation(token)) return finish(FinishReason::kStop);
+  if (ends_generation(token)) {
+    if (submission_.request.sampling.n_logprobs) {
+      events_.push_back(describe(*choice));
+      std::get<TokenOutput>(events_.back()).ends = true;
+    }
+    return finish(FinishReason::kStop);
+  }
 
   sampler_->accept(token);
   tokens_.push_back(token);
@@ -169,6 +249,7 @@ Timings LiveRequest::timings() const {
 
 void LiveRequest::finish(FinishReason reason) {
   GRAFT_CHECK(!is_over());
+  report_scores();
   outcome_ = reason == FinishReason::kCancelled ? Outcome::kCancelled : Outcome::kFinished;
   Finished finished;
   finished.reason = reason;
@@ -187,6 +268,7 @@ void LiveRequest::fail(Error error) {
 }
 
 void LiveRequest::publish() {
+  if (!is_over()) report_scores();
   for (Event& event : events_) {
     if (submission_.sink->publish(std::move(event))) continue;
     if (!is_over()) outcome_ = Outcome::kCancelled;

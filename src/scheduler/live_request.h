@@ -2,8 +2,8 @@
 // the KV memory, its sampler and text decoder, and the events that wait to be published. What it
 // holds survives preemption, so a preempted request goes on as if nothing had happened.
 //
-// Created on the caller's thread, then owned by the engine thread; choose() alone may run on a
-// thread of the compute pool. It holds the leases of its modules until it is destroyed.
+// Created on the caller's thread, then owned by the engine thread; choose() and score() alone may
+// run on threads of the compute pool. It holds the leases of its modules until it is destroyed.
 #pragma once
 
 #include <chrono>
@@ -19,10 +19,19 @@
 #include "engine/sampling/sampler.h"
 #include "grafting/step_plan.h"
 #include "scheduler/generation_service.h"
+#include "scheduler/policy.h"
+#include "scheduler/prompt_embedding.h"
+#include "scheduler/prompt_scores.h"
 #include "text/stream_decoder.h"
 #include "text/vocabulary.h"
 
 namespace graft {
+
+// What a step computes of a row beside its keys and values.
+struct RowUse {
+  bool logits = false;
+  bool state = false;
+};
 
 class LiveRequest {
  public:
@@ -52,6 +61,12 @@ class LiveRequest {
   std::int32_t sequence() const { return sequence_; }
   bool was_started() const { return was_started_; }
 
+  RowUse use_of(std::int32_t position) const;
+  // Of the pending tokens, those before the last one that use_of() is not nothing for.
+  ReportedRows reported_rows() const;
+  // Whether keys and values of its prompt may come from elsewhere: nothing is asked of their rows.
+  bool can_reuse_prefix() const { return reported_rows().n == 0; }
+
   // The request gets a sequence and runs; the first time, Started is published.
   void start(std::int32_t sequence);
   // Its cells are gone; everything is pending again.
@@ -63,6 +78,17 @@ class LiveRequest {
   void choose(std::span<const float> logits, SampleScratch& scratch);
   // The chosen token joins the sequence, or ends it. Requires: choose() was called since.
   void commit_choice();
+
+  // Whether the logits of this row decide the next token; else they score one of the prompt.
+  bool decides_at(std::int32_t position) const;
+  // Requires: use_of(position).logits, not decides_at(position).
+  Result<RowScore> score(std::int32_t position, std::span<const float> logits,
+                         SampleScratch& scratch) const;
+  // What became known of a row of the prompt, in order of position. Requires: use_of() wanted it.
+  void add_score(const Result<RowScore>& score);
+  void add_state(std::span<const float> state);
+  // After a step: a request that generates nothing ends with its prompt.
+  void finish_prompt();
 
   void finish(FinishReason reason);
   void fail(Error error);
@@ -76,7 +102,11 @@ class LiveRequest {
   LiveRequest(Submission submission, const Vocabulary& vocabulary, std::int32_t max_tokens,
               StreamDecoder decoder);
   void plan_attachments();
+  void plan_report();
   Status check() const;
+  Status check_report() const;
+  bool generates() const { return submission_.request.stop.max_tokens != 0; }
+  void report_scores();
   bool ends_generation(TokenId token) const;
   std::span<const TokenId> suppressed_tokens() const;
   TokenOutput describe(const SampledToken& sampled) const;
@@ -89,6 +119,8 @@ class LiveRequest {
   std::string attachment_key_;
   std::unique_ptr<Sampler> sampler_;
   StreamDecoder decoder_;
+  std::optional<PromptScores> scores_;
+  std::optional<PromptEmbedding> embedding_;
   std::vector<TokenId> ending_tokens_;  // of the model, then of the request
 
   std::vector<TokenId> tokens_;

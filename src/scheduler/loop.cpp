@@ -44,6 +44,7 @@ Loop::Loop(Engine& engine, const LoopOptions& options)
       grafter_(engine.grafter()),
       vocabulary_(engine.model().vocabulary()),
       max_sequence_tokens_(engine.max_sequence_tokens()),
+      n_state_values_(engine.n_state_values()),
       pace_(options.max_gap_factor),
       known_adapters_(
           [&engine](const ResidentAdapter* adapter) { engine.grafter().forget(adapter); }),
@@ -62,6 +63,9 @@ Status Loop::enqueue(Submission submission) {
   if (draining_) return shutting_down();
   GRAFT_ASSIGN_OR_RETURN(
       auto request, LiveRequest::create(std::move(submission), vocabulary_, max_sequence_tokens_));
+  if (request->use_of(request->n_tokens() - 1).state && n_state_values_ == 0) {
+    return not_supported("this model cannot make embeddings");
+  }
   for (const Attachment& attachment : request->attachments().attachments) {
     GRAFT_RETURN_IF_ERROR(grafter_.check_attachable(*attachment.module->resident));
   }
@@ -170,15 +174,17 @@ SchedulePlan Loop::plan() {
   std::vector<RunningView> running;
   StreamCounts counts;
   for (const auto& request : running_) {
-    running.push_back({.n_cached = request->n_cached(), .n_pending = request->n_pending()});
+    running.push_back({.n_cached = request->n_cached(),
+                       .n_pending = request->n_pending(),
+                       .reported = request->reported_rows()});
     if (request->n_pending() != 1) continue;
     counts.n_decode += 1;
     counts.n_settled += request->n_generated() >= kSettledTokens ? 1 : 0;
   }
-  std::vector<std::int32_t> waiting;
+  std::vector<WaitingView> waiting;
   const auto n_free = static_cast<std::size_t>(engine_.n_free_sequences());
   for (std::size_t i = 0; i < std::min(n_free, waiting_.size()); ++i) {
-    waiting.push_back(waiting_[i]->n_tokens());
+    waiting.push_back({waiting_[i]->n_tokens(), waiting_[i]->reported_rows()});
   }
   counts.n_streams = static_cast<std::int32_t>(running_.size() + waiting.size());
   PolicyLimits limits;
@@ -186,6 +192,7 @@ SchedulePlan Loop::plan() {
   limits.n_prefill_beside_decode =
       options_.n_prefill_beside_decode.value_or(pace_.prefill_share(counts));
   limits.n_headroom_cells = options_.n_headroom_cells;
+  limits.n_reported_rows = engine_.max_reported_rows();
   return make_plan({.running = running,
                     .waiting = waiting,
                     .n_free_cells = engine_.cells().n_free(),
@@ -225,7 +232,7 @@ bool Loop::compute(std::span<const PlannedChunk> chunks) {
     reason = std::move(outcome.message);
     if (outcome.kind != StepOutcome::kDone) return false;
     ServingCounters::set(counters_.n_steps_failed_in_a_row, 0);
-    commit(some, plan);
+    commit(some);
     return true;
   };
   const auto give_up = [&](const PlannedChunk& chunk) {
@@ -240,31 +247,54 @@ bool Loop::compute(std::span<const PlannedChunk> chunks) {
   return succeeded;
 }
 
-void Loop::commit(std::span<const PlannedChunk> chunks, const StepPlan& plan) {
+void Loop::commit(std::span<const PlannedChunk> chunks) {
   std::vector<Output> outputs;
   std::int32_t row = 0;
   for (const PlannedChunk& chunk : chunks) {
     LiveRequest& request = *running_[static_cast<std::size_t>(chunk.request)];
+    read_rows(chunk, row, outputs);
     row += chunk.n_tokens;
-    if (plan.rows[static_cast<std::size_t>(row - 1)].is_output) {
-      outputs.push_back({&request, engine_.logits(row - 1)});
-    }
     const bool was_decode = request.n_pending() == 1;
     if (!was_decode) ServingCounters::add(counters_.n_prompt_tokens, chunk.n_tokens);
     request.advance(chunk.n_tokens);
   }
   sample(outputs);
-  for (const Output& output : outputs) output.request->commit_choice();
-  ServingCounters::add(counters_.n_generated_tokens, static_cast<std::int64_t>(outputs.size()));
+  for (const Output& output : outputs) {
+    if (output.score) {
+      output.request->add_score(*output.score);
+    } else {
+      output.request->commit_choice();
+      ServingCounters::add(counters_.n_generated_tokens);
+    }
+  }
+  for (const PlannedChunk& chunk : chunks) {
+    running_[static_cast<std::size_t>(chunk.request)]->finish_prompt();
+  }
+}
+
+void Loop::read_rows(const PlannedChunk& chunk, std::int32_t row, std::vector<Output>& outputs) {
+  LiveRequest& request = *running_[static_cast<std::size_t>(chunk.request)];
+  for (std::int32_t i = 0; i < chunk.n_tokens; ++i) {
+    const std::int32_t position = request.n_cached() + i;
+    const RowUse use = request.use_of(position);
+    if (use.logits) outputs.push_back({&request, position, engine_.logits(row + i)});
+    if (use.state) request.add_state(engine_.state(row + i));
+  }
 }
 
 // Rows are independent, so the compute pool shares them out. One row is not worth waking it.
-void Loop::sample(std::span<const Output> outputs) {
+void Loop::sample(std::span<Output> outputs) {
   std::atomic<std::size_t> next{0};
   auto* scratch = &scratch_;
   const auto work = [&next, scratch, outputs](int ith, int /*nth*/) {
+    SampleScratch& own = (*scratch)[static_cast<std::size_t>(ith)];
     for (std::size_t i = next++; i < outputs.size(); i = next++) {
-      outputs[i].request->choose(outputs[i].logits, (*scratch)[static_cast<std::size_t>(ith)]);
+      Output& output = outputs[i];
+      if (output.request->decides_at(output.position)) {
+        output.request->choose(output.logits, own);
+      } else {
+        output.score = output.request->score(output.position, output.logits, own);
+      }
     }
   };
   if (outputs.size() == 1) return work(0, 1);

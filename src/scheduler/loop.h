@@ -68,9 +68,12 @@ class Loop final : public GenerationService {
   };
   struct WakeMessage {};
   using Message = std::variant<std::unique_ptr<LiveRequest>, CancelMessage, WakeMessage>;
+  // A row with logits: it decides its request's next token, or scores one of the prompt.
   struct Output {
     LiveRequest* request = nullptr;
-    std::span<const float> logits;  // of the row that decides its next token
+    std::int32_t position = 0;
+    std::span<const float> logits;
+    std::optional<Result<RowScore>> score = {};
   };
 
   Status enqueue(Submission submission);
@@ -86,9 +89,11 @@ class Loop final : public GenerationService {
   void reserve(const SchedulePlan& plan) GRAFT_REQUIRES(engine_thread_);
   // Whoever cannot be computed fails alone. False if someone did.
   bool compute(std::span<const PlannedChunk> chunks) GRAFT_REQUIRES(engine_thread_);
-  void sample(std::span<const Output> outputs) GRAFT_REQUIRES(engine_thread_);
-  void commit(std::span<const PlannedChunk> chunks, const StepPlan& plan)
+  // The outputs of a chunk, whose rows begin at `row` of the step; takes its tapped states.
+  void read_rows(const PlannedChunk& chunk, std::int32_t row, std::vector<Output>& outputs)
       GRAFT_REQUIRES(engine_thread_);
+  void sample(std::span<Output> outputs) GRAFT_REQUIRES(engine_thread_);
+  void commit(std::span<const PlannedChunk> chunks) GRAFT_REQUIRES(engine_thread_);
   void publish() GRAFT_REQUIRES(engine_thread_);
 
   void count_outcome(const LiveRequest& request) GRAFT_REQUIRES(engine_thread_);
@@ -109,6 +114,7 @@ class Loop final : public GenerationService {
   const Grafter& grafter_;  // for its immutable site table
   const Vocabulary& vocabulary_;
   const std::int32_t max_sequence_tokens_;
+  const std::int64_t n_state_values_;                  // 0 = the model cannot make embeddings
   Requests running_ GRAFT_GUARDED_BY(engine_thread_);  // oldest first
   std::deque<std::unique_ptr<LiveRequest>> waiting_ GRAFT_GUARDED_BY(engine_thread_);
   Pace pace_ GRAFT_GUARDED_BY(engine_thread_);

@@ -8,17 +8,32 @@ namespace graft {
 
 namespace {
 
+struct Pending {
+  std::int32_t n_tokens = 0;
+  ReportedRows reported;
+
+  // Reported rows among the first `n`.
+  std::int32_t n_reported(std::int32_t n) const {
+    return std::clamp(n - reported.first, 0, reported.n);
+  }
+  // The most tokens from the first one on that report on no more than `n_rows`.
+  std::int32_t reporting_at_most(std::int32_t n_rows) const {
+    return reported.n <= n_rows ? n_tokens : std::min(n_tokens, reported.first + n_rows);
+  }
+};
+
 // The plan while it is made: what is left of rows and cells.
 struct Draft {
   const PolicyView& view;
   const PolicyLimits& limits;
   SchedulePlan plan;
-  std::vector<std::int32_t> pending;  // of the requests that stay, then of the admitted ones
+  std::vector<Pending> pending;  // of the requests that stay, then of the admitted ones
   std::int32_t n_free_cells = 0;
 };
 
-std::int32_t count_decode_rows(const std::vector<std::int32_t>& pending) {
-  return static_cast<std::int32_t>(std::count(pending.begin(), pending.end(), 1));
+std::int32_t count_decode_rows(const std::vector<Pending>& pending) {
+  return static_cast<std::int32_t>(std::count_if(pending.begin(), pending.end(),
+                                                 [](const Pending& p) { return p.n_tokens == 1; }));
 }
 
 // Frees cells until every decode row has one, or a lone prompt can go on.
@@ -26,7 +41,7 @@ void preempt_youngest(Draft& draft) {
   std::int32_t n_decode = count_decode_rows(draft.pending);
   while (draft.pending.size() > 1 && draft.n_free_cells < std::max(1, n_decode)) {
     const std::size_t youngest = draft.pending.size() - 1;
-    n_decode -= draft.pending.back() == 1 ? 1 : 0;
+    n_decode -= draft.pending.back().n_tokens == 1 ? 1 : 0;
     draft.n_free_cells += draft.view.running[youngest].n_cached;
     draft.pending.pop_back();
     draft.plan.preempted.push_back(static_cast<std::int32_t>(youngest));
@@ -37,14 +52,14 @@ void preempt_youngest(Draft& draft) {
 void admit(Draft& draft) {
   if (!draft.plan.preempted.empty()) return;
   std::int64_t n_needed = 0;
-  for (const std::int32_t n : draft.pending) n_needed += n;
-  for (const std::int32_t n_tokens : draft.view.waiting) {
+  for (const Pending& pending : draft.pending) n_needed += pending.n_tokens;
+  for (const WaitingView& request : draft.view.waiting) {
     const auto n_beside = static_cast<std::int64_t>(draft.pending.size());
     const std::int64_t n_headroom = n_beside * draft.limits.n_headroom_cells;
     if (draft.plan.n_admitted == draft.view.n_free_sequences) break;
-    if (n_needed + n_tokens + n_headroom > draft.n_free_cells) break;
-    n_needed += n_tokens;
-    draft.pending.push_back(n_tokens);
+    if (n_needed + request.n_tokens + n_headroom > draft.n_free_cells) break;
+    n_needed += request.n_tokens;
+    draft.pending.push_back({request.n_tokens, request.reported});
     ++draft.plan.n_admitted;
   }
 }
@@ -59,12 +74,13 @@ void add_chunk(Draft& draft, std::size_t request, std::int32_t n_tokens) {
 std::vector<std::size_t> prefill_order(const Draft& draft) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < draft.pending.size(); ++i) {
-    if (draft.pending[i] > 1) order.push_back(i);
+    if (draft.pending[i].n_tokens > 1) order.push_back(i);
   }
   if (order.size() > 1 && draft.view.step % 2 != 0) {
-    const auto nearest = std::min_element(
-        order.begin(), order.end(),
-        [&](std::size_t a, std::size_t b) { return draft.pending[a] < draft.pending[b]; });
+    const auto nearest =
+        std::min_element(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+          return draft.pending[a].n_tokens < draft.pending[b].n_tokens;
+        });
     std::rotate(order.begin(), nearest, nearest + 1);
   }
   return order;
@@ -73,17 +89,21 @@ std::vector<std::size_t> prefill_order(const Draft& draft) {
 void share_out_rows(Draft& draft) {
   std::int32_t n_decode = 0;
   for (std::size_t i = 0; i < draft.pending.size(); ++i) {
-    if (draft.pending[i] != 1 || draft.n_free_cells == 0) continue;
+    if (draft.pending[i].n_tokens != 1 || draft.n_free_cells == 0) continue;
     add_chunk(draft, i, 1);
     ++n_decode;
   }
   std::int32_t n_left = draft.limits.n_rows - n_decode;
   if (n_decode > 0) n_left = std::min(n_left, draft.limits.n_prefill_beside_decode);
+  std::int32_t n_reported_left = draft.limits.n_reported_rows;
   for (const std::size_t i : prefill_order(draft)) {
-    const std::int32_t n_tokens = std::min({draft.pending[i], n_left, draft.n_free_cells});
-    if (n_tokens <= 0) break;
+    const Pending& pending = draft.pending[i];
+    const std::int32_t n_tokens =
+        std::min({n_left, draft.n_free_cells, pending.reporting_at_most(n_reported_left)});
+    if (n_tokens <= 0) continue;
     add_chunk(draft, i, n_tokens);
     n_left -= n_tokens;
+    n_reported_left -= pending.n_reported(n_tokens);
   }
 }
 
@@ -91,7 +111,9 @@ void share_out_rows(Draft& draft) {
 
 SchedulePlan make_plan(const PolicyView& view, const PolicyLimits& limits) {
   Draft draft{view, limits, {}, {}, view.n_free_cells};
-  for (const RunningView& request : view.running) draft.pending.push_back(request.n_pending);
+  for (const RunningView& request : view.running) {
+    draft.pending.push_back({request.n_pending, request.reported});
+  }
   preempt_youngest(draft);
   admit(draft);
   share_out_rows(draft);

@@ -13,6 +13,9 @@
 //  - Rows left over prefill. Beside decode rows they are capped by `n_prefill_beside_decode`. Every
 //    other step favours the oldest prompt, the steps between favour the one nearest to its end:
 //    short prompts pass long ones, and long ones still get half of the work.
+//  - Some prompts report on their rows (log-probabilities, states). Each such row costs a row of
+//    logits, so all requests together report at most `n_reported_rows` per step; a chunk ends where
+//    that is used up, and prompts that report nothing pass those that must wait for it.
 //
 // The cost is linear in the running requests and does not depend on how many wait.
 #pragma once
@@ -23,15 +26,28 @@
 
 namespace graft {
 
+// Which pending rows a request reports on, beside the one of its last token: `n` from the
+// `first`-th pending one on.
+struct ReportedRows {
+  std::int32_t first = 0;
+  std::int32_t n = 0;
+};
+
 struct RunningView {
   std::int32_t n_cached = 0;   // cells that preempting it would free
   std::int32_t n_pending = 1;  // >= 1
+  ReportedRows reported = {};
+};
+
+struct WaitingView {
+  std::int32_t n_tokens = 1;  // to compute, >= 1
+  ReportedRows reported = {};
 };
 
 struct PolicyView {
-  std::span<const RunningView> running;   // oldest first
-  std::span<const std::int32_t> waiting;  // tokens to compute of the first waiting requests, in
-                                          // order; no more are needed than sequences are free
+  std::span<const RunningView> running;  // oldest first
+  std::span<const WaitingView> waiting;  // the first waiting requests, in order; no more are needed
+                                         // than sequences are free
   std::int32_t n_free_cells = 0;
   std::int32_t n_free_sequences = 0;
   std::int64_t step = 0;  // counts up; its parity decides whom the prefill favours
@@ -43,9 +59,10 @@ struct PolicyLimits {
   // Cells kept free per running request when another is admitted, so that it is not preempted at
   // once by the others' next tokens.
   std::int32_t n_headroom_cells = 32;
+  std::int32_t n_reported_rows = 64;  // of one step, all requests together; >= 1
 };
 
-// A run of tokens of one request. Its last row is an output when no token stays pending.
+// A run of tokens of one request.
 struct PlannedChunk {
   std::int32_t request = 0;  // index into `running`; admitted requests follow after the last one
   std::int32_t n_tokens = 0;

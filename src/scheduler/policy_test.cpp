@@ -28,6 +28,8 @@ class PolicySimulation {
     std::int32_t n_pending = 0;
     std::int32_t n_left = 0;  // tokens to generate
     int n_preemptions = 0;
+    std::int32_t n_to_report = 0;  // first rows that are reported
+    std::int32_t n_reported = 0;   // of those, so far
   };
 
   PolicySimulation(std::int32_t n_cells, std::int32_t n_sequences, PolicyLimits limits = {})
@@ -36,6 +38,10 @@ class PolicySimulation {
   void submit(int id, std::int32_t n_prompt, std::int32_t n_generate) {
     waiting_.push_back({id, 0, n_prompt, n_generate, 0});
   }
+  // A request that reports on all rows of its prompt but the last.
+  void submit_scored(int id, std::int32_t n_prompt) {
+    waiting_.push_back({id, 0, n_prompt, 1, 0, n_prompt - 1});
+  }
   void cancel(int id) {
     std::erase_if(running_, [&](const Request& r) { return r.id == id; });
     std::erase_if(waiting_, [&](const Request& r) { return r.id == id; });
@@ -43,9 +49,9 @@ class PolicySimulation {
 
   SchedulePlan step() {
     std::vector<RunningView> running;
-    for (const Request& r : running_) running.push_back({r.n_cached, r.n_pending});
-    std::vector<std::int32_t> waiting;
-    for (const Request& r : waiting_) waiting.push_back(r.n_pending);
+    for (const Request& r : running_) running.push_back({r.n_cached, r.n_pending, reported(r)});
+    std::vector<WaitingView> waiting;
+    for (const Request& r : waiting_) waiting.push_back({r.n_pending, reported(r)});
     const SchedulePlan plan =
         make_plan({running, waiting, n_free_cells(),
                    n_sequences_ - static_cast<std::int32_t>(running_.size()), n_steps_++},
@@ -66,6 +72,11 @@ class PolicySimulation {
   int n_preemptions() const { return n_preemptions_; }
 
  private:
+  static ReportedRows reported(const Request& r) {
+    const std::int32_t first = std::max(r.n_cached, r.n_reported);
+    return {first - r.n_cached, std::max(0, r.n_to_report - first)};
+  }
+
   void apply(const SchedulePlan& plan) {
     for (const std::int32_t i : plan.preempted) {
       ASSERT_EQ(i, static_cast<std::int32_t>(running_.size()) - 1) << "youngest first";
@@ -83,16 +94,21 @@ class PolicySimulation {
     ASSERT_LE(running_.size(), static_cast<std::size_t>(n_sequences_));
     ASSERT_LE(count_rows(plan), limits_.n_rows);
     ASSERT_LE(count_rows(plan), n_free_cells());
+    std::int32_t n_reported = 0;
     for (const PlannedChunk& chunk : plan.chunks) {
       Request& r = running_.at(static_cast<std::size_t>(chunk.request));
       ASSERT_GT(chunk.n_tokens, 0);
       ASSERT_LE(chunk.n_tokens, r.n_pending);
+      const std::int32_t n_known = std::min(r.n_cached + chunk.n_tokens, r.n_to_report);
+      n_reported += std::max(0, n_known - r.n_reported);
+      r.n_reported = std::max(r.n_reported, n_known);
       r.n_cached += chunk.n_tokens;
       r.n_pending -= chunk.n_tokens;
       if (r.n_pending > 0) continue;
       --r.n_left;
       r.n_pending = 1;
     }
+    ASSERT_LE(n_reported, limits_.n_reported_rows);
     for (const Request& r : running_) {
       if (r.n_left == 0) finished_.push_back(r.id);
     }
@@ -204,7 +220,7 @@ TEST(Policy, CancelledRequestsMakeRoomInTheNextStep) {
 
 TEST(Policy, HeadroomKeepsAnAdmittedRequestFromBeingPreemptedAtOnce) {
   const std::vector<RunningView> running = {{50, 1}};
-  const std::vector<std::int32_t> waiting = {40};
+  const std::vector<WaitingView> waiting = {{40}};
   PolicyLimits limits;
   limits.n_headroom_cells = 32;
   EXPECT_EQ(make_plan({running, waiting, 72, 3, 0}, limits).n_admitted, 0);
@@ -213,18 +229,66 @@ TEST(Policy, HeadroomKeepsAnAdmittedRequestFromBeingPreemptedAtOnce) {
   EXPECT_EQ(make_plan({{}, waiting, 40, 3, 0}, limits).n_admitted, 1);
 }
 
+TEST(Policy, AChunkEndsWhereTheReportedRowsAreUsedUp) {
+  PolicyLimits limits;
+  limits.n_reported_rows = 64;
+  // All 200 rows but the last are reported; the second prompt reports 3 rows behind its 10th.
+  const std::vector<RunningView> running = {{0, 200, {0, 199}}, {5, 100, {10, 3}}};
+  EXPECT_EQ(make_plan({running, {}, 4096, 0, 0}, limits).chunks,
+            (std::vector<PlannedChunk>{{0, 64}, {1, 10}}));
+  // The other way round the second takes what it needs.
+  EXPECT_EQ(make_plan({running, {}, 4096, 0, 1}, limits).chunks,
+            (std::vector<PlannedChunk>{{1, 100}, {0, 61}}));
+  // Rows that were reported before the request lost its cells need no second report.
+  const std::vector<RunningView> again = {{0, 200, {150, 49}}};
+  EXPECT_EQ(make_plan({again, {}, 4096, 0, 0}, limits).chunks,
+            (std::vector<PlannedChunk>{{0, 200}}));
+  limits.n_reported_rows = 48;
+  EXPECT_EQ(make_plan({again, {}, 4096, 0, 0}, limits).chunks,
+            (std::vector<PlannedChunk>{{0, 198}}));
+}
+
+TEST(Policy, PromptsThatReportNothingPassThoseThatMustWait) {
+  PolicyLimits limits;
+  limits.n_reported_rows = 64;
+  const std::vector<RunningView> running = {{0, 100, {0, 99}}, {0, 100, {0, 99}}, {0, 30}};
+  EXPECT_EQ(make_plan({running, {}, 4096, 0, 0}, limits).chunks,
+            (std::vector<PlannedChunk>{{0, 64}, {2, 30}}));
+  const std::vector<WaitingView> waiting = {{100, {0, 99}}, {20}};
+  EXPECT_EQ(make_plan({{}, waiting, 4096, 2, 0}, limits).chunks,
+            (std::vector<PlannedChunk>{{0, 64}, {1, 20}}));
+}
+
+TEST(Policy, DecodeRowsAndTheirShareHoldBesideScoring) {
+  PolicyLimits limits;
+  limits.n_prefill_beside_decode = 24;
+  PolicySimulation simulation(8192, 4, limits);
+  simulation.submit(0, 1, 100);
+  simulation.step();
+  simulation.submit_scored(1, 400);
+  for (int step = 0; step < 16; ++step) {
+    const SchedulePlan plan = simulation.step();
+    ASSERT_EQ(plan.chunks, (std::vector<PlannedChunk>{{0, 1}, {1, 24}}));
+  }
+}
+
 TEST(Policy, EverythingFinishesUnderRandomLoad) {
   for (unsigned seed = 1; seed <= 20; ++seed) {
     std::mt19937 random(seed);
     PolicyLimits limits;
     limits.n_prefill_beside_decode = 8;
     limits.n_rows = 64;
+    limits.n_reported_rows = 1 + static_cast<std::int32_t>(seed);
     PolicySimulation simulation(300, 16, limits);
     int n_submitted = 0;
     for (int step = 0; step < 4000 && (n_submitted < 60 || !simulation.idle()); ++step) {
       if (n_submitted < 60 && random() % 4 == 0) {
         const auto n_prompt = static_cast<std::int32_t>(1 + random() % 150);
-        simulation.submit(n_submitted++, n_prompt, static_cast<std::int32_t>(1 + random() % 140));
+        if (random() % 3 == 0) {
+          simulation.submit_scored(n_submitted++, n_prompt);
+        } else {
+          simulation.submit(n_submitted++, n_prompt, static_cast<std::int32_t>(1 + random() % 140));
+        }
       }
       simulation.step();
       if (HasFatalFailure()) return;

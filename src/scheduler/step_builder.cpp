@@ -22,11 +22,13 @@ const StepPlan& StepBuilder::build(std::span<const PlannedChunk> chunks,
     const std::int32_t set = set_of(request);
     const std::int32_t end = request.n_cached() + chunk.n_tokens;
     for (std::int32_t position = request.n_cached(); position < end; ++position) {
+      const RowUse use = request.use_of(position);
       plan_.rows.push_back({.token = request.tokens()[static_cast<std::size_t>(position)],
                             .position = position,
                             .sequence = request.sequence(),
-                            .is_output = position + 1 == request.n_tokens(),
-                            .set = set});
+                            .is_output = use.logits || use.state,
+                            .set = set,
+                            .is_tapped = use.state});
     }
   }
   return plan_;

@@ -18,8 +18,8 @@ namespace graft {
 
 class StepBuilder {
  public:
-  // The plan is valid until the next call. The last row of a chunk is an output if it is the
-  // request's last token. Requires: every chunk's request runs and has that many pending tokens.
+  // The plan is valid until the next call. Which rows are outputs is for the request to say.
+  // Requires: every chunk's request runs and has that many pending tokens.
   const StepPlan& build(std::span<const PlannedChunk> chunks,
                         std::span<const std::unique_ptr<LiveRequest>> running);
 

@@ -100,8 +100,9 @@ class EngineStep : public testing::Test {
  protected:
   void SetUp() override {
     model_ = load_model(source_file("tests/synthetic/counting.gguf"));
-    auto engine =
-        Engine::create(*model_, {.n_ctx = 256, .max_seqs = 4, .n_batch = 64, .n_threads = 2});
+    auto engine = Engine::create(
+        *model_,
+        {.n_ctx = 256, .max_seqs = 4, .n_batch = 64, .n_threads = 2, .max_reported_rows = 3});
     ASSERT_TRUE(engine) << engine.error().message;
     engine_ = std::move(*engine);
   }
@@ -147,6 +148,9 @@ TEST_F(EngineStep, PlansThatWouldAbortLibllamaAreRefused) {
   plan = rows(sequence, 0, 8);
   for (PlannedRow& row : plan.rows) row.is_output = true;
   expect_refused(plan, "too many outputs");
+  plan = rows(sequence, 0, 2);
+  plan.rows[0].is_tapped = true;  // but no output
+  expect_refused(plan, "final state");
   plan = rows(sequence, 0, 2);
   const std::int32_t other = *engine_->acquire_sequence();
   for (const PlannedRow& row : rows(other, 0, 1).rows) plan.rows.push_back(row);

@@ -48,6 +48,11 @@ std::vector<MixedRequest> make_mix(const Model& model,
     request.stop.max_tokens =
         static_cast<std::int32_t>(1 + random() % static_cast<std::uint32_t>(options.max_generated));
     request.stop.ignore_eos = true;
+    if (i % 4 == 2) request.n_prompt_logprobs = i % 3;
+    if (i % 8 == 5) {
+      request.embedding = i % 16 == 5 ? Pooling::kMean : Pooling::kLast;
+      request.stop.max_tokens = 0;
+    }
     mixed.attachments = choose_modules(modules, i, random);
     mix.push_back(std::move(mixed));
   }

@@ -24,7 +24,8 @@ struct MixOptions {
 };
 
 // Requests without a module, with one of `modules`, and with two of them at random scales, in turn;
-// greedy and drawn in turn; all report log-probabilities.
+// greedy and drawn in turn; all report log-probabilities, some of their prompt too. One in eight
+// wants an embedding, with each kind of pooling in turn.
 std::vector<MixedRequest> make_mix(const Model& model,
                                    const std::vector<std::shared_ptr<const ModuleVersion>>& modules,
                                    const MixOptions& options);

@@ -28,6 +28,23 @@ Answer::End end_of(FinishReason reason) {
   return Answer::End::kNone;
 }
 
+std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
+
+void add_prompt(const PromptScored& scored, Answer& answer) {
+  EXPECT_TRUE(answer.tokens.empty()) << "the prompt comes before what is generated";
+  EXPECT_FALSE(scored.tokens.empty());
+  for (const PromptToken& token : scored.tokens) {
+    answer.prompt_bits.push_back(static_cast<std::uint32_t>(token.token.token));
+    answer.prompt_bits.push_back(bits_of(token.token.logprob));
+    answer.prompt_bits.push_back(static_cast<std::uint32_t>(token.rank));
+    for (const TokenLogprob& other : token.top_logprobs) {
+      answer.prompt_bits.push_back(static_cast<std::uint32_t>(other.token));
+      answer.prompt_bits.push_back(bits_of(other.logprob));
+    }
+    answer.prompt.push_back(token);
+  }
+}
+
 }  // namespace
 
 bool CollectingSink::publish(Event event) {
@@ -47,14 +64,19 @@ void CollectingSink::add(const Event& event) {
   if (const auto* started = std::get_if<Started>(&event)) {
     EXPECT_EQ(answer_.n_prompt_tokens, 0) << "Started comes once";
     answer_.n_prompt_tokens = started->n_prompt_tokens;
+  } else if (const auto* scored = std::get_if<PromptScored>(&event)) {
+    add_prompt(*scored, answer_);
+  } else if (const auto* embedded = std::get_if<Embedded>(&event)) {
+    EXPECT_TRUE(answer_.embedding_bits.empty()) << "Embedded comes once";
+    for (const float value : embedded->values) answer_.embedding_bits.push_back(bits_of(value));
   } else if (const auto* token = std::get_if<TokenOutput>(&event)) {
     answer_.tokens.push_back(token->token);
     answer_.text += token->text;
     if (token->logprob) {
-      answer_.logprob_bits.push_back(std::bit_cast<std::uint32_t>(token->logprob->logprob));
+      answer_.logprob_bits.push_back(bits_of(token->logprob->logprob));
     }
     for (const TokenLogprob& other : token->top_logprobs) {
-      answer_.logprob_bits.push_back(std::bit_cast<std::uint32_t>(other.logprob));
+      answer_.logprob_bits.push_back(bits_of(other.logprob));
     }
   } else if (const auto* finished = std::get_if<Finished>(&event)) {
     answer_.end = end_of(finished->reason);

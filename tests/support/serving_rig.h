@@ -23,13 +23,17 @@ struct Answer {
   std::string text;
   std::vector<TokenId> tokens;
   std::vector<std::uint32_t> logprob_bits;
+  std::vector<PromptToken> prompt;         // scored
+  std::vector<std::uint32_t> prompt_bits;  // of its log-probabilities, ranks, alternatives
+  std::vector<std::uint32_t> embedding_bits;
   std::int32_t n_prompt_tokens = 0;
   std::int32_t n_generated_tokens = 0;
   std::int32_t n_preemptions = 0;
 
   bool same_as(const Answer& other) const {
     return end == other.end && text == other.text && tokens == other.tokens &&
-           logprob_bits == other.logprob_bits;
+           logprob_bits == other.logprob_bits && prompt_bits == other.prompt_bits &&
+           embedding_bits == other.embedding_bits;
   }
 };
 

@@ -122,6 +122,21 @@ Mass mass_at_least_kernel(const float* logits, const float* weights, std::size_t
   return mass;
 }
 
+std::size_t count_above_kernel(const float* logits, std::size_t n, float value) {
+  const FloatTag d;
+  const auto bound = hn::Set(d, value);
+  const std::size_t n_lanes = hn::Lanes(d);
+  std::size_t count = 0;
+  std::size_t i = 0;
+  for (; i + n_lanes <= n; i += n_lanes) {
+    count += hn::CountTrue(d, hn::Gt(hn::LoadU(d, logits + i), bound));
+  }
+  for (; i < n; ++i) {
+    count += logits[i] > value ? 1U : 0U;
+  }
+  return count;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace graft
 HWY_AFTER_NAMESPACE();
@@ -133,6 +148,7 @@ HWY_EXPORT(block_maxima_kernel);
 HWY_EXPORT(first_index_kernel);
 HWY_EXPORT(sum_exp_kernel);
 HWY_EXPORT(mass_at_least_kernel);
+HWY_EXPORT(count_above_kernel);
 
 LogitRange block_maxima(std::span<const float> logits, std::span<float> block_max) {
   return HWY_DYNAMIC_DISPATCH(block_maxima_kernel)(logits.data(), logits.size(), block_max.data());
@@ -152,6 +168,10 @@ double sum_exp(std::span<const float> logits, float max, float inverse_temperatu
 Mass mass_at_least(std::span<const float> logits, std::span<const float> weights, float threshold) {
   return HWY_DYNAMIC_DISPATCH(mass_at_least_kernel)(logits.data(), weights.data(), logits.size(),
                                                     threshold);
+}
+
+std::size_t count_above(std::span<const float> logits, float value) {
+  return HWY_DYNAMIC_DISPATCH(count_above_kernel)(logits.data(), logits.size(), value);
 }
 
 }  // namespace graft

@@ -44,4 +44,7 @@ struct Mass {
 // Requires: weights as sum_exp() wrote them, threshold > -inf.
 Mass mass_at_least(std::span<const float> logits, std::span<const float> weights, float threshold);
 
+// How many logits are above `value`; NaN is not.
+std::size_t count_above(std::span<const float> logits, float value);
+
 }  // namespace graft

@@ -103,5 +103,17 @@ TEST(LogitKernelsTest, SumExpAgreesWithDoubles) {
   }
 }
 
+TEST(LogitKernelsTest, CountsWhatIsAbove) {
+  for (const std::size_t n : kSizes) {
+    std::vector<float> logits = normal_logits(n, static_cast<unsigned>(n) + 7);
+    logits[n / 2] = logits[0];  // an equal one is not above
+    for (const float value : {logits[0], logits[n - 1], -kInf, kInf}) {
+      const auto above = std::count_if(logits.begin(), logits.end(),
+                                       [value](float logit) { return logit > value; });
+      EXPECT_EQ(count_above(logits, value), static_cast<std::size_t>(above)) << n;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace graft

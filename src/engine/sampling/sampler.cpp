@@ -215,22 +215,10 @@ Result<TokenId> Sampler::draw_by_rules(CandidateScratch& scratch) {
 
 Status Sampler::add_logprobs(std::span<const float> logits, CandidateScratch& scratch,
                              SampledToken& sampled) const {
-  std::optional<LogitRow> row = LogitRow::open(logits, scratch);
-  if (!row) {
-    return internal_error("the model's output is not finite");
-  }
-  const double log_sum = row->log_sum_exp();
-  // A suppressed model output of -inf has no JSON form; this is as good as never.
-  const auto logprob = [&](float logit) {
-    return static_cast<float>(std::max(static_cast<double>(logit) - log_sum, -9999.0));
-  };
-  sampled.logprob = logprob(logits[static_cast<std::size_t>(sampled.token)]);
-  if (*params_.n_logprobs > 0) {
-    row->select_top(static_cast<std::size_t>(*params_.n_logprobs));
-    for (const llama_token_data& candidate : scratch.candidates) {
-      sampled.top.push_back({candidate.id, logprob(candidate.logit)});
-    }
-  }
+  GRAFT_ASSIGN_OR_RETURN(TokenScore score,
+                         score_token(logits, sampled.token, *params_.n_logprobs, scratch));
+  sampled.logprob = score.logprob;
+  sampled.top = std::move(score.top);
   return {};
 }
 

@@ -16,12 +16,11 @@
 #include "base/result.h"
 #include "core/request.h"
 #include "engine/sampling/penalty_window.h"
+#include "engine/sampling/token_score.h"
 
 struct llama_sampler;
 
 namespace graft {
-
-struct CandidateScratch;
 
 inline constexpr std::int32_t kMaxPenaltyLastN = 1 << 17;
 inline constexpr std::size_t kMaxLogitBias = 4096;
@@ -38,11 +37,6 @@ class SampleScratch {
 
  private:
   std::unique_ptr<CandidateScratch> buffers_;
-};
-
-struct RankedToken {
-  TokenId token = 0;
-  float logprob = 0.0F;  // natural log
 };
 
 struct SampledToken {
