@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <vector>
 
 namespace graft {
 namespace {
@@ -42,6 +43,7 @@ class Graph {
     nodes_.push_back(ggml_rope(c, ggml_reshape_3d(c, nodes_.back(), kWidth, 1, kTokens), positions,
                                static_cast<int>(kWidth), 0));
     nodes_.push_back(ggml_get_rows(c, ggml_reshape_2d(c, nodes_.back(), kWidth, kTokens), out_ids));
+    nodes_.push_back(ggml_set_name(ggml_rms_norm(c, nodes_.back(), 1e-5F), "result_norm"));
     nodes_.push_back(ggml_mul_mat(c, last, nodes_.back()));
   }
 
@@ -86,6 +88,25 @@ TEST(GraphIndex, FindsInputsAndTheirCopiesOnADevice) {
     EXPECT_TRUE(index.sites[0].rows_proven && index.sites[1].rows_proven);
     EXPECT_EQ(indexer.sites().at(index.sites[1].site).key.tensor, "w.last");
   }
+}
+
+TEST(GraphIndex, FindsTheFinalStatesAndTheirRows) {
+  const Graph graph(false);
+  GraphIndexer indexer;
+  GraphIndex index;
+  indexer.build(graph.nodes(), index);
+  EXPECT_EQ(index.final_state.node, graph.nodes()[3]);
+  EXPECT_EQ(index.final_state.rows, RowSpace::kOutputs);
+  // A model that drops rows behind the last norm has them in the batch's rows.
+  const std::vector<ggml_tensor*> early = {graph.nodes()[0], graph.nodes()[1]};
+  ggml_set_name(early[0], "result_norm");
+  indexer.build(early, index);
+  EXPECT_EQ(index.final_state.node, early[0]);
+  EXPECT_EQ(index.final_state.rows, RowSpace::kTokens);
+  // Of another number of rows they cannot be told apart.
+  early[0]->ne[1] = kTokens + 1;
+  indexer.build(early, index);
+  EXPECT_EQ(index.final_state.node, nullptr);
 }
 
 // A leaf of that name which is no input of the graph must not be taken for one.

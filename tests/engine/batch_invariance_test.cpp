@@ -70,8 +70,15 @@ TEST_P(BatchInvariance, TogetherEqualsAloneOnAnotherNumberOfThreads) {
 TEST_P(BatchInvariance, PreemptedRequestsGoOnAsIfNothingHadHappened) {
   ServingRig rig(model(), {.engine = {.n_ctx = 256, .max_seqs = 8, .n_batch = 64, .n_threads = 1},
                            .loop = {.n_headroom_cells = 0}});
+  // The oldest, which is never preempted, takes one cell after the other from the rest.
+  MixedRequest growing = mix().front();
+  growing.request.id += 500;
+  growing.request.prompt.resize(120, 7);
+  growing.request.stop.max_tokens = 100;
+  const auto oldest = rig.submit(growing.request, growing.attachments);
   const auto together = answer_together(rig, mix(), 3);
   expect_same(alone(), together, "little memory");
+  EXPECT_EQ(oldest->wait().n_generated_tokens, 100);
   EXPECT_GT(rig.loop().counters().n_preemptions, 0) << "the test must preempt to prove something";
 }
 

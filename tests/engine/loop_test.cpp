@@ -107,6 +107,16 @@ TEST_F(LoopTest, StopRules) {
   EXPECT_GE(rig.ask(request).n_generated_tokens, 4);
 }
 
+TEST_F(LoopTest, WithoutAnswerThePromptAloneIsComputed) {
+  ServingRig rig(*model_, small());
+  const Answer answer = rig.ask(ask_for("abcd", 0));
+  EXPECT_EQ(answer.end, Answer::End::kLength);
+  EXPECT_EQ(answer.text, "");
+  EXPECT_EQ(answer.n_prompt_tokens, 4);
+  EXPECT_EQ(answer.n_generated_tokens, 0);
+  EXPECT_EQ(rig.loop().counters().n_generated_tokens, 0);
+}
+
 TEST_F(LoopTest, TheContextEndsALongAnswer) {
   ServingRig rig(*model_, {.engine = {.n_ctx = 256, .max_seqs = 2, .n_batch = 64, .n_threads = 1}});
   GenerationRequest request = ask_for("5", -1);
@@ -134,7 +144,6 @@ TEST_F(LoopTest, WhatCanNeverRunIsRefusedAtOnce) {
   request = ask_for("a");
   request.stop.token_ids = {std::numeric_limits<TokenId>::max()};
   expect_refused(request);
-  expect_refused(ask_for("a", 0));
   expect_refused(ask_for("a", -2));
   request = ask_for("a");
   request.sampling.logit_bias = {{model_->vocabulary().size(), 1.0F}};
