@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Whole servers in turn: Graft and llama-server, same model, threads, context and requests.
 
-Starts both, then alternates rounds: N streams at once, each with a prompt of its own given as token
-ids, greedy, a fixed number of tokens. Prints tokens per second of each side and the median of the
-paired ratios. The idle server sleeps. Standard library only.
+Starts both, then alternates rounds of `graft bench serve`: N streams at once, each with a prompt of
+its own given as token ids, a fixed number of tokens. Prints medians of each side and the medians of
+the paired ratios, end to end and for the phase in which all streams decode; the time to the first
+token (graft / llama-server, median); and the most processor time that the client took. The idle
+server sleeps. Standard library only.
 
 usage: serve_bench.py MODEL.gguf [--adapters DIR...] [--graft PATH] [--llama-server PATH]
-                      [--streams 8] [--prompt 96] [--tokens 64] [--rounds 7] [--threads 2]
+                      [--streams 8] [--requests N] [--prompt 96] [--common-prefix 0] [--tokens 64]
+                      [--rounds 7] [--threads 2]
 """
 
 import argparse
@@ -18,7 +21,6 @@ import socket
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -54,15 +56,6 @@ class Server:
         except OSError:
             return 0
 
-    def complete(self, body):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
-        connection.request("POST", "/v1/completions", json.dumps(body),
-                           {"Content-Type": "application/json"})
-        answer = json.loads(connection.getresponse().read())
-        if "error" in answer:
-            sys.exit(f"{self.name}: {answer['error']}")
-        return answer["usage"]["completion_tokens"]
-
     def memory_mb(self):
         text = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
         return int(re.search(r"VmRSS:\s+(\d+)", text).group(1)) / 1024
@@ -72,48 +65,43 @@ class Server:
         self.process.wait(timeout=30)
 
 
-def run_round(server, bodies):
-    """Sends all bodies at once; tokens per second over the whole round."""
-    counts = [0] * len(bodies)
-
-    def one(i):
-        counts[i] = server.complete(bodies[i])
-
-    threads = [threading.Thread(target=one, args=(i,)) for i in range(len(bodies))]
-    start = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(counts) / (time.perf_counter() - start)
-
-
-def bodies_for(options, round_number, models):
-    """Requests with prompts that no earlier round had, so that no cache can help."""
-    bodies = []
-    for stream in range(options.streams):
-        prompt = [(round_number * 7919 + stream * 104729 + i * 37) % 40000 + 100
-                  for i in range(options.prompt)]
-        body = {"prompt": prompt, "max_tokens": options.tokens, "temperature": 0,
-                "ignore_eos": True, "cache_prompt": False}
-        if models:
-            body["model"] = models[stream % len(models)]
-        bodies.append(body)
-    return bodies
+def run_round(server, options, models, seed):
+    """All streams at once, with prompts that no earlier round had; the load test's numbers."""
+    command = [options.graft, "bench", "serve", f"http://127.0.0.1:{server.port}", "--json",
+               "--streams", str(options.streams), "--requests", str(options.requests or options.streams),
+               "--prompt-unit", "tokens", "--vocab", "40000", "--prompt-length", str(options.prompt),
+               "--common-prefix", str(options.common_prefix), "--max-tokens", str(options.tokens),
+               "--temperature", str(options.temperature), "--seed", str(seed)]
+    if options.temperature > 0:
+        command += ["--fields", json.dumps({"top_p": 0.95, "top_k": 0, "min_p": 0})]
+    for model in models:
+        command += ["--model", model]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode != 0:
+        sys.exit(f"{server.name}: {result.stdout}{result.stderr}")
+    return json.loads(result.stdout)
 
 
 def compare(title, options, graft, graft_models, peer):
-    ours, theirs, ratios = [], [], []
+    pairs = []
     for number in range(options.rounds + 1):
-        a = run_round(graft, bodies_for(options, 2 * number, graft_models))
-        b = run_round(peer, bodies_for(options, 2 * number + 1, []))
-        if number == 0:
-            continue  # warm-up
-        ours.append(a)
-        theirs.append(b)
-        ratios.append(a / b)
-    print(f"| {title} | {statistics.median(ours):.1f} | {statistics.median(theirs):.1f} | "
-          f"{statistics.median(ratios):.2f} |", flush=True)
+        ours = run_round(graft, options, graft_models, 2 * number)
+        theirs = run_round(peer, options, [], 2 * number + 1)
+        if number > 0:  # the first pair warms up
+            pairs.append((ours, theirs))
+
+    def median(value):
+        return statistics.median(value(ours, theirs) for ours, theirs in pairs)
+
+    def ratio(key):
+        return median(lambda ours, theirs: ours[key] / theirs[key] if theirs[key] else float("nan"))
+
+    whole, decode = "tokens_per_second", "all_decode_tokens_per_second"
+    client = max(one["client_cpu"] for pair in pairs for one in pair)
+    print(f"| {title} | {median(lambda a, _: a[whole]):.1f} | {median(lambda _, b: b[whole]):.1f} | "
+          f"{ratio(whole):.2f} | {ratio(decode):.2f} | "
+          f"{median(lambda a, _: a['first_token_ms']['p50']):.0f} / "
+          f"{median(lambda _, b: b['first_token_ms']['p50']):.0f} | {client:.1%} |", flush=True)
 
 
 def main():
@@ -127,7 +115,10 @@ def main():
     parser.add_argument("--llama-server",
                         default=str(cache / "build/llama-tools/bin/llama-server"))
     parser.add_argument("--streams", type=int, default=8)
+    parser.add_argument("--requests", type=int, default=0, help="per round; default: one a stream")
     parser.add_argument("--prompt", type=int, default=96)
+    parser.add_argument("--common-prefix", type=int, default=0)
+    parser.add_argument("--temperature", type=float, default=0)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
@@ -149,7 +140,8 @@ def main():
         "-fa", "on"])
     print(f"{options.streams} streams, prompts of {options.prompt}, {options.tokens} tokens out, "
           f"tokens per second\n")
-    print("| | graft | llama-server, base | ratio |\n|---|---|---|---|")
+    print("| | graft | llama-server, base | ratio | ratio, all decode | first token ms | client |\n"
+          "|---|---|---|---|---|---|---|")
     try:
         compare("base only", options, graft, ["base"], peer)
         if names:

@@ -78,6 +78,34 @@ struct BenchCommand {
   std::int32_t n_max_tokens = 64;
 };
 
+enum class PromptUnit { kWords, kTokens };
+
+// A load test of a server that runs somewhere.
+struct BenchServeCommand {
+  std::string host;
+  std::uint16_t port = 80;
+  std::string base_path;  // of the URL, without a slash at its end
+  std::vector<std::string> models;
+  std::vector<std::int32_t> lora_ids;  // llama-server's
+  std::string api_key;
+  bool chat = false;
+  std::int32_t n_requests = 0;  // 0 = one per stream
+  std::int32_t n_streams = 8;
+  double rate = 0;  // requests per second; 0 = closed loop
+  bool poisson = true;
+  std::int32_t prompt_length = 96;
+  std::int32_t common_prefix = 0;
+  PromptUnit prompt_unit = PromptUnit::kWords;
+  std::int32_t n_vocab = 30000;  // token ids are below this
+  std::int32_t max_tokens = 64;
+  double temperature = 0;
+  bool ignore_eos = true;
+  std::string more_fields;  // a JSON object whose fields every request gets, or ""
+  std::uint32_t seed = 1;
+  std::int32_t timeout_s = 300;
+  bool json = false;
+};
+
 // The command line is answered with a text: help, version, licences, or what is wrong with it.
 struct SayCommand {
   std::string text;
@@ -85,7 +113,7 @@ struct SayCommand {
 };
 
 using Command = std::variant<SayCommand, ServeCommand, ChatCommand, InspectCommand, ProbeCommand,
-                             DoctorCommand, BenchCommand>;
+                             DoctorCommand, BenchCommand, BenchServeCommand>;
 
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailure = 1;

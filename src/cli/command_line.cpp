@@ -56,21 +56,23 @@ struct Grammar {
   ProbeCommand probe;
   DoctorCommand doctor;
   BenchCommand bench;
+  BenchServeCommand bench_serve;
   CLI::App* module_app = nullptr;
   bool wants_version = false;
   bool wants_licences = false;
 
   Grammar();
-  CLI::App* add(CLI::App& parent, const char* name);
+  // `page` where the name alone does not say which help page.
+  CLI::App* add(CLI::App& parent, const char* name, const char* page = nullptr);
   Command finish();
   Result<Command> finish_checked();
   std::string chosen() const;
 };
 
-CLI::App* Grammar::add(CLI::App& parent, const char* name) {
-  const HelpPage page = help_page(name);
-  CLI::App* sub = parent.add_subcommand(name, page.description);
-  sub->footer(page.footer);
+CLI::App* Grammar::add(CLI::App& parent, const char* name, const char* page) {
+  const HelpPage words = help_page(page == nullptr ? name : page);
+  CLI::App* sub = parent.add_subcommand(name, words.description);
+  sub->footer(words.footer);
   return sub;
 }
 
@@ -87,7 +89,10 @@ Grammar::Grammar() {
   add_probe_flags(*add(*module_app, "probe"), probe, raw);
   module_app->require_subcommand(1);
   add_doctor_flags(*add(app, "doctor"), doctor, raw);
-  add_bench_flags(*add(app, "bench"), bench, raw);
+  CLI::App* bench_app = add(app, "bench");
+  add_bench_flags(*bench_app, bench, raw);
+  add_bench_serve_flags(*add(*bench_app, "serve", "bench serve"), bench_serve, raw);
+  bench_app->require_subcommand(0, 1);
   app.require_subcommand(0, 1);
 }
 
@@ -121,6 +126,11 @@ Result<Command> Grammar::finish_checked() {
     GRAFT_RETURN_IF_ERROR(finish_model_flags(raw, false, doctor.model));
     return Command(doctor);
   }
+  if (name == "bench serve") {
+    GRAFT_RETURN_IF_ERROR(finish_bench_serve_flags(raw, bench_serve));
+    return Command(bench_serve);
+  }
+  if (bench.model.path.empty()) return invalid_argument("MODEL is required");
   bench.model.engine.max_seqs = bench.n_streams;
   GRAFT_RETURN_IF_ERROR(finish_model_flags(raw, false, bench.model));
   return Command(bench);

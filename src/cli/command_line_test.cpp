@@ -184,10 +184,72 @@ TEST(CommandLine, OtherSubcommands) {
   EXPECT_EQ(bench.n_max_tokens, 5);
 }
 
+TEST(CommandLine, BenchServeStandsBesideBench) {
+  const auto plain = parsed<BenchServeCommand>({"bench", "serve", "http://localhost"});
+  EXPECT_EQ(plain.host, "localhost");
+  EXPECT_EQ(plain.port, 80);
+  EXPECT_EQ(plain.base_path, "");
+  EXPECT_EQ(plain.n_requests, 8);
+  EXPECT_TRUE(plain.ignore_eos);
+  const auto full = parsed<BenchServeCommand>({"bench",
+                                               "serve",
+                                               "http://[::1]:8080/m/x/",
+                                               "-m",
+                                               "a",
+                                               "-m",
+                                               "b",
+                                               "--rate",
+                                               "2.5",
+                                               "--requests",
+                                               "100",
+                                               "--arrival",
+                                               "fixed",
+                                               "--seed",
+                                               "7",
+                                               "--chat",
+                                               "--stop-at-eos",
+                                               "--streams",
+                                               "32",
+                                               "-n",
+                                               "9",
+                                               "--fields",
+                                               R"({"top_p":0.9})"});
+  EXPECT_EQ(full.host, "::1");
+  EXPECT_EQ(full.port, 8080);
+  EXPECT_EQ(full.base_path, "/m/x");
+  EXPECT_EQ(full.models, (Words{"a", "b"}));
+  EXPECT_EQ(full.rate, 2.5);
+  EXPECT_FALSE(full.poisson);
+  EXPECT_FALSE(full.ignore_eos);
+  EXPECT_EQ(full.n_requests, 100);
+  EXPECT_EQ(full.n_streams, 32);
+  EXPECT_EQ(parsed<BenchCommand>({"bench", "./serve"}).model.path, "./serve");
+
+  expect_usage({"bench"}, "MODEL");
+  expect_usage({"bench", "serve"}, "URL");
+  expect_usage({"bench", "serve", "https://x"}, "http://");
+  expect_usage({"bench", "serve", "http://x:0"}, "1 to 65535");
+  expect_usage({"bench", "serve", "http://x:99999"}, "1 to 65535");
+  expect_usage({"bench", "serve", "http://"}, "host");
+  expect_usage({"bench", "serve", "http://x?y"}, "http://HOST");
+  expect_usage({"bench", "serve", "http://x y"}, "http://HOST");
+  expect_usage({"bench", "serve", "http://x", "--fields", "[1]"}, "--fields");
+  expect_usage({"bench", "serve", "http://x", "--common-prefix", "96"}, "--common-prefix");
+  expect_usage({"bench", "serve", "http://x", "--chat", "--prompt-unit", "tokens"}, "tokens");
+  expect_usage({"bench", "serve", "http://x", "-m", "a", "--lora-id", "1"}, "--lora-id");
+  expect_usage({"bench", "serve", "http://x", "--api-key", "a\nb"}, "--api-key");
+}
+
 TEST(CommandLine, EveryHelpPageIsComplete) {
-  const std::vector<Words> pages = {
-      {},         {"serve"}, {"chat"}, {"module"}, {"module", "inspect"}, {"module", "probe"},
-      {"doctor"}, {"bench"}};
+  const std::vector<Words> pages = {{},
+                                    {"serve"},
+                                    {"chat"},
+                                    {"module"},
+                                    {"module", "inspect"},
+                                    {"module", "probe"},
+                                    {"doctor"},
+                                    {"bench"},
+                                    {"bench", "serve"}};
   for (Words words : pages) {
     words.push_back("--help");
     const Command command = parse_command_line(words);

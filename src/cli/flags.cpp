@@ -328,6 +328,8 @@ void add_doctor_flags(CLI::App& app, DoctorCommand& command, RawFlags& raw) {
 
 void add_bench_flags(CLI::App& app, BenchCommand& command, RawFlags& raw) {
   add_model_flags(app, command.model, raw);
+  // `bench serve` has none; without it, the command line checks.
+  app.get_option("MODEL")->required(false);
   add_module_flags(app, raw, "--module,-m", "NAME=PATH",
                    "An adapter; stream i gets module i, round and round. Repeatable.");
   add_whole(app, "--streams", command.n_streams, {1, kMaxSequences}, "Requests at once. Default 8.")
@@ -338,6 +340,87 @@ void add_bench_flags(CLI::App& app, BenchCommand& command, RawFlags& raw) {
   add_whole(app, "--max-tokens,-n", command.n_max_tokens, {1, 1 << 20},
             "Tokens generated per request. Default 64.")
       ->group("Load");
+}
+
+namespace {
+
+void add_request_flags(CLI::App& app, BenchServeCommand& command, RawFlags& raw) {
+  const std::string group = "Requests";
+  app.add_option(
+         "--model,-m", command.models,
+         "A name for the field `model`; repeatable: request i takes name i, round and round.")
+      ->type_name("NAME")
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_option("--lora-id", command.lora_ids,
+                 "An adapter of llama-server by its number, instead of --model; repeatable.")
+      ->check(in_range(0, 100000, true))
+      ->type_name("N")
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_flag("--chat", command.chat, "Chat completions. Off: completions.")->group(group);
+  add_whole(app, "--prompt-length", command.prompt_length, {1, 1 << 20},
+            "Length of each prompt, all different from their first word on. Default 96.")
+      ->group(group);
+  add_whole(app, "--common-prefix", command.common_prefix, {0, 1 << 20},
+            "How much at their beginning all prompts share. Default 0.")
+      ->group(group);
+  app.add_option("--prompt-unit", raw.prompt_unit,
+                 "words (short ones, about a token each) or tokens (ids; not for chat). "
+                 "Default words.")
+      ->check(one_of({"words", "tokens"}))
+      ->type_name("UNIT")
+      ->group(group);
+  add_whole(app, "--vocab", command.n_vocab, {101, kMaxInt},
+            "Token ids are from 100 to below this. Default 30000.")
+      ->group(group);
+  add_whole(app, "--max-tokens,-n", command.max_tokens, {1, 1 << 20},
+            "Tokens generated per request. Default 64.")
+      ->group(group);
+  add_number(app, "--temperature", command.temperature, {0, 2}, "Default 0.")->group(group);
+  app.add_flag("!--stop-at-eos", command.ignore_eos,
+               "Answers end where the model ends them. Off: `ignore_eos` is sent.")
+      ->group(group);
+  app.add_option("--fields", command.more_fields,
+                 "A JSON object whose fields every request gets, over all others.")
+      ->type_name("JSON")
+      ->group(group);
+  app.add_option("--api-key", command.api_key, "Sent as a bearer token.")
+      ->type_name("KEY")
+      ->group(group);
+}
+
+}  // namespace
+
+void add_bench_serve_flags(CLI::App& app, BenchServeCommand& command, RawFlags& raw) {
+  app.add_option("URL", raw.url, "The server: http://HOST[:PORT][/PREFIX].")
+      ->required()
+      ->type_name("");
+  add_request_flags(app, command, raw);
+  const std::string group = "Load";
+  add_whole(
+      app, "--streams", command.n_streams, {1, 4096},
+      "Connections, each with one request at a time. With --rate: at most so many. Default 8.")
+      ->group(group);
+  add_whole(app, "--requests", command.n_requests, {1, 10000000},
+            "Requests in all. Default: one per stream.")
+      ->group(group);
+  add_number(app, "--rate", command.rate, {0.001, 100000},
+             "Requests per second, whatever the answers do. Default: as fast as answers end.")
+      ->group(group);
+  app.add_option("--arrival", raw.arrival,
+                 "How requests of a --rate are spread: poisson or fixed. Default poisson.")
+      ->check(one_of({"poisson", "fixed"}))
+      ->type_name("KIND")
+      ->group(group);
+  app.add_option("--seed", command.seed, "Other prompts for another seed. Default 1.")
+      ->check(in_range(0, 4294967295.0, true))
+      ->type_name("N")
+      ->group(group);
+  add_whole(app, "--timeout", command.timeout_s, {1, 86400},
+            "Seconds after which a request has failed. Default 300.")
+      ->group(group);
+  app.add_flag("--json", command.json, "Print one JSON object instead of text.");
 }
 
 }  // namespace graft::cli

@@ -19,6 +19,9 @@ struct RawFlags {
   std::string device = "cpu";
   std::string log_level;  // empty = the subcommand's default
   std::string module_path;
+  std::string url;
+  std::string prompt_unit = "words";
+  std::string arrival = "poisson";
 };
 
 void add_serve_flags(CLI::App& app, ServeCommand& command, RawFlags& raw);
@@ -27,9 +30,12 @@ void add_inspect_flags(CLI::App& app, InspectCommand& command);
 void add_probe_flags(CLI::App& app, ProbeCommand& command, RawFlags& raw);
 void add_doctor_flags(CLI::App& app, DoctorCommand& command, RawFlags& raw);
 void add_bench_flags(CLI::App& app, BenchCommand& command, RawFlags& raw);
+void add_bench_serve_flags(CLI::App& app, BenchServeCommand& command, RawFlags& raw);
 
 // Fills in what `raw` says. Errors name the flag.
 Status finish_model_flags(const RawFlags& raw, bool with_scales, ModelFlags& flags);
+
+Status finish_bench_serve_flags(const RawFlags& raw, BenchServeCommand& command);
 
 // NAME=PATH, or NAME=PATH:SCALE where `with_scale`. Names are checked, paths are not.
 Result<ModuleFlag> parse_module_flag(const std::string& text, bool with_scale);

@@ -53,7 +53,11 @@ class HelpFormatter : public CLI::Formatter {
     std::string usage = "Usage: " + path;
     const bool has_subcommands =
         !app->get_subcommands([](const CLI::App*) { return true; }).empty();
-    if (has_subcommands) usage += " COMMAND";
+    const bool may_stand_alone =
+        has_subcommands &&
+        !app->get_options([](const CLI::Option* option) { return option->get_positional(); })
+             .empty();
+    if (has_subcommands) usage += may_stand_alone ? " [COMMAND]" : " COMMAND";
     for (const CLI::Option* option : app->get_options()) {
       if (option->get_positional()) usage += " " + option->get_name(true);
     }
@@ -113,6 +117,18 @@ HelpPage chat_page() {
       "  graft chat model.gguf -m pirate=adapters/pirate:0.8 -p 'What is the moon?'\n"};
 }
 
+HelpPage bench_serve_page() {
+  return {
+      "Measures a server over HTTP. Sends streamed requests to any server with the OpenAI API and "
+      "prints throughput, the time to the first token and between tokens, and what failed. "
+      "Without --rate each stream sends its next request when the last answer has ended; the "
+      "phase in which all streams decode is then shown too.",
+      "Examples:\n"
+      "  graft bench serve http://127.0.0.1:8080 --streams 32 --prompt-length 512 -n 128\n"
+      "  graft bench serve http://127.0.0.1:8080 -m pirate -m json --rate 5 --requests 200\n\n"
+      "Ends with status 1 when a request failed.\n"};
+}
+
 HelpPage module_page(std::string_view name) {
   if (name == "inspect") {
     return {
@@ -153,9 +169,11 @@ HelpPage help_page(std::string_view name) {
   if (name == "bench") {
     return {
         "Measures throughput without HTTP. Runs requests through the scheduler, first without "
-        "modules and, when some are given, with a different one per stream.",
+        "modules and, when some are given, with a different one per stream. `graft bench serve` "
+        "measures a server.",
         "Example:\n  graft bench model.gguf -m a=adapters/pirate -m b=adapters/json --streams 8\n"};
   }
+  if (name == "bench serve") return bench_serve_page();
   if (name == "graft") {
     return {about_graft(),
             "'graft COMMAND --help' describes a command.\n\n"

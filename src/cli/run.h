@@ -7,10 +7,11 @@
 
 namespace graft::cli {
 
-int run(const ChatCommand& command);     // chat.cpp
-int run(const InspectCommand& command);  // inspect.cpp
-int run(const ProbeCommand& command);    // probe.cpp
-int run(const DoctorCommand& command);   // doctor.cpp
-int run(const BenchCommand& command);    // bench.cpp
+int run(const ChatCommand& command);        // chat.cpp
+int run(const InspectCommand& command);     // inspect.cpp
+int run(const ProbeCommand& command);       // probe.cpp
+int run(const DoctorCommand& command);      // doctor.cpp
+int run(const BenchCommand& command);       // bench.cpp
+int run(const BenchServeCommand& command);  // bench_serve.cpp
 
 }  // namespace graft::cli

@@ -288,6 +288,32 @@ TEST(Bench, PrintsOneTable) {
   EXPECT_NE(bench.out().find("2 modules, mixed"), std::string::npos) << bench.out();
 }
 
+TEST(Bench, ServeMeasuresARunningServer) {
+  Program server(serve_with_modules());
+  const std::uint16_t port = server.wait_for_port();
+  ASSERT_NE(port, 0) << server.err();
+  const std::string url = "http://127.0.0.1:" + std::to_string(port);
+  Program json({"bench", "serve", url, "-m", "step2", "-m", "upper", "--streams", "4", "--requests",
+                "12", "--prompt-length", "20", "-n", "8", "--json"});
+  ASSERT_EQ(json.wait(), 0) << json.out() << json.err();
+  const Json numbers = Json::parse(json.out());
+  EXPECT_EQ(numbers["requests"], 12);
+  EXPECT_EQ(numbers["failed"], 0);
+  EXPECT_EQ(numbers["generated_tokens"], 96);
+  EXPECT_GT(numbers["prompt_tokens"], 12 * 20);
+  EXPECT_GT(numbers["tokens_per_second"], 0);
+  EXPECT_GT(numbers["first_token_ms"]["p99"], 0);
+
+  Program text({"bench", "serve", url, "--chat", "--rate", "200", "--requests", "5", "-n", "4"});
+  EXPECT_EQ(text.wait(), 0) << text.err();
+  EXPECT_NE(text.out().find("5 requests, 0 failed"), std::string::npos) << text.out();
+  EXPECT_NE(text.out().find("between tokens"), std::string::npos) << text.out();
+
+  Program wrong({"bench", "serve", url, "-m", "nobody", "--requests", "2", "--streams", "1"});
+  EXPECT_EQ(wrong.wait(), 1);
+  EXPECT_NE(wrong.out().find("2 x status 404"), std::string::npos) << wrong.out();
+}
+
 TEST(Chat, AnswersOnceAndConverses) {
   Program once({"chat", model(), "-t", "1", "-m", "step2=" + adapter("step2") + ":1.0", "-p", "t",
                 "--temperature", "0"});
