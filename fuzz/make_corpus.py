@@ -84,6 +84,22 @@ def main():
             "blk.0.ffn_up_exps.weight.lora_a": ([16, 1, 3], 1, bytes(96)),
             "blk.0.ffn_up_exps.weight.lora_b": ([1, 24, 3], 30, bytes(144))}))
 
+    schema = {"$defs": {"n": {"type": "object", "properties": {
+        "v": {"type": "integer", "minimum": -3}, "next": {"$ref": "#/$defs/n"}},
+        "required": ["v"], "additionalProperties": {"type": "null"}}}, "anyOf": [
+            {"$ref": "#/$defs/n"}, {"type": "array", "items": {"enum": ["a", 1]}, "maxItems": 2},
+            {"type": ["string", "null"], "pattern": "^a[\\d\"]+$"},
+            {"type": "string", "format": "date"}]}
+    write("fuzz_constraint", "schema", b"\0" + json.dumps(schema).encode())
+    write("fuzz_constraint", "lenient", b"\1" + json.dumps({
+        "type": "array", "uniqueItems": True, "prefixItems": [{"minimum": 0}, True]}).encode())
+    write("fuzz_constraint", "grammar", b"\2" + b"""# both
+root ::= item{1,3} | "(" root ")" # group
+item ::= [^a-c\\]\\x41]? ("x" | "y")* <[3]>? .
+""")
+    write("fuzz_constraint", "regex", b"\3^(?:a|[^\\d-z]{2,})+?(x.)*\\.$|^no$")
+    write("fuzz_constraint", "choice", b"\4yes\nno\nyesterday")
+
 
 if __name__ == "__main__":
     main()

@@ -23,6 +23,7 @@
 #include "router/registry_snapshot.h"
 #include "scheduler/loop.h"
 #include "text/chat_template.h"
+#include "text/constraint.h"
 
 namespace graft {
 namespace {
@@ -112,8 +113,9 @@ Status serve_until_stopped(const ServeCommand& command, cli::LoadedModel& loaded
   const auto chat_template = make_chat_template(*loaded.model);
   const api::TextPromptBuilder prompts(loaded.model->vocabulary(), chat_template.get(),
                                        command.allow_special_in_input);
+  const ConstraintCompiler constraints(loaded.model->vocabulary());
   Loop loop(*loaded.engine, {.max_waiting = command.max_waiting});
-  api::Service service({loop, registry, prompts, api_facts(command, loaded)});
+  api::Service service({loop, registry, prompts, api_facts(command, loaded), &constraints});
   HttpOptions options;
   options.host = command.host;
   options.port = command.port;

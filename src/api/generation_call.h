@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "core/request.h"
+#include "text/constraint_source.h"
 
 namespace graft::api {
 
@@ -37,8 +38,10 @@ using TextPrompt = std::variant<std::string, std::vector<TokenId>>;
 struct GenerationCall {
   std::string model;  // "" = not given: the base
   std::vector<ModuleChoice> modules;
-  std::optional<ChatPrompt> chat;   // chat only
-  std::vector<TextPrompt> prompts;  // completions only
+  std::optional<ChatPrompt> chat;              // chat only
+  std::vector<TextPrompt> prompts;             // completions only
+  std::optional<ConstraintSource> constraint;  // what the answer must look like
+  std::string constraint_param;                // the field that says so
   SamplingParams sampling;
   StopRules stop;
   std::int32_t n_choices = 1;  // per prompt

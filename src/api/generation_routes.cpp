@@ -83,6 +83,21 @@ AnswerShape make_shape(Service& service, const GenerationCall& call, const Token
   return shape;
 }
 
+// Null if the answer may be any text.
+Result<std::shared_ptr<const Constraint>> compile_constraint(const ServiceParts& parts,
+                                                             const GenerationCall& call) {
+  using Compiled = Result<std::shared_ptr<const Constraint>>;
+  if (!call.constraint) return std::shared_ptr<const Constraint>();
+  Compiled compiled = parts.constraints == nullptr
+                          ? Compiled(not_supported("constrained answers are not supported"))
+                          : parts.constraints->compile(*call.constraint);
+  if (compiled) return compiled;
+  Error error = std::move(compiled).error();
+  error.param = call.constraint_param;
+  error.message = "'" + call.constraint_param + "': " + error.message + ".";
+  return error;
+}
+
 Submission make_submission(const GenerationCall& call, std::vector<TokenId> prompt,
                            std::int32_t choice) {
   Submission submission;
@@ -96,10 +111,10 @@ Submission make_submission(const GenerationCall& call, std::vector<TokenId> prom
   return submission;
 }
 
-// Submits every choice, or none: what was accepted before an error is cancelled.
+// Submits every choice, or none: what was accepted before an error is cancelled. `common` has what
+// all choices share, attachments and constraint.
 Result<std::vector<RequestId>> submit_all(const RouteCall& route, const GenerationCall& call,
-                                          const TokenLists& prompts,
-                                          const AttachmentSet& attachments,
+                                          const TokenLists& prompts, const Submission& common,
                                           const std::shared_ptr<EventInbox>& inbox) {
   Service& service = route.service;
   std::vector<RequestId> ids;
@@ -108,7 +123,8 @@ Result<std::vector<RequestId>> submit_all(const RouteCall& route, const Generati
     const auto prompt = static_cast<std::size_t>(choice / call.n_choices);
     Submission submission = make_submission(call, prompts[prompt], choice);
     submission.request.id = service.ids().next_number();
-    submission.attachments = attachments;
+    submission.attachments = common.attachments;
+    submission.constraint = common.constraint;
     submission.sink = std::make_shared<ChoiceSink>(inbox, choice);
     const RequestId id = submission.request.id;
     if (Status status = service.submit(route.caller, std::move(submission)); !status) {
@@ -121,9 +137,25 @@ Result<std::vector<RequestId>> submit_all(const RouteCall& route, const Generati
   return ids;
 }
 
-std::vector<Header> answer_headers(const RouteCall& route, const AttachmentSet& attachments) {
+// What of a lenient schema is not enforced, as a header's value.
+std::string ignored_header(const std::vector<std::string>& ignored) {
+  constexpr std::size_t kMaxBytes = 1000;
+  std::string text = "not enforced:";
+  for (const std::string& keyword : ignored) {
+    if (text.size() > kMaxBytes) return text + " ...";
+    text += (text.back() == ':' ? " " : "; ") + keyword;
+  }
+  return text;
+}
+
+std::vector<Header> answer_headers(const RouteCall& route, const Submission& common) {
   std::vector<Header> headers = {{"x-request-id", route.request_id}};
-  if (!attachments.empty()) headers.emplace_back("x-graft-modules", modules_header(attachments));
+  if (!common.attachments.empty()) {
+    headers.emplace_back("x-graft-modules", modules_header(common.attachments));
+  }
+  if (common.constraint != nullptr && !common.constraint->ignored_keywords().empty()) {
+    headers.emplace_back("x-graft-warning", ignored_header(common.constraint->ignored_keywords()));
+  }
   return headers;
 }
 
@@ -132,6 +164,8 @@ Answer generate(const RouteCall& route, const GenerationCall& call) {
   const auto registry = route.registry();
   const auto resolution = resolve(*registry, call.model, call.modules);
   if (!resolution) return error_response(resolution.error());
+  auto constraint = compile_constraint(service.parts(), call);
+  if (!constraint) return error_response(constraint.error());
   const auto prompts = tokenize(service.parts().prompts, call);
   if (!prompts) return error_response(prompts.error());
   if (const auto error = check_lengths(*prompts, service.parts().facts)) {
@@ -140,12 +174,14 @@ Answer generate(const RouteCall& route, const GenerationCall& call) {
   InboxLimits limits;
   limits.wake_on_tokens = call.stream;
   const auto inbox = std::make_shared<EventInbox>(limits, route.waker);
-  auto ids = submit_all(route, call, *prompts, resolution->attachments, inbox);
+  Submission common;
+  common.attachments = resolution->attachments;
+  common.constraint = std::move(*constraint);
+  auto ids = submit_all(route, call, *prompts, common, inbox);
   if (!ids) return error_response(ids.error());
   return std::make_shared<GenerationExchange>(
       service.parts().generation, inbox, std::move(ids).value(),
-      make_shape(service, call, *prompts, *resolution), call.stream,
-      answer_headers(route, resolution->attachments));
+      make_shape(service, call, *prompts, *resolution), call.stream, answer_headers(route, common));
 }
 
 using ParseFunction = Result<GenerationCall> (*)(std::string_view, const ModelFacts&);

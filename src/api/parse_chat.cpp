@@ -7,6 +7,7 @@
 
 #include "api/generation_call.h"
 #include "api/parse_common.h"
+#include "api/parse_constraint.h"
 
 namespace graft::api {
 namespace {
@@ -122,6 +123,7 @@ Result<GenerationCall> parse_chat_call(std::string_view body, const ModelFacts& 
   call.stop.max_tokens = facts.default_max_tokens;
   GRAFT_RETURN_IF_ERROR(read_stop_rules(json, facts, call));
   GRAFT_RETURN_IF_ERROR(read_stream_options(json, call));
+  GRAFT_RETURN_IF_ERROR(read_constraint(json, body, call));
   GRAFT_ASSIGN_OR_RETURN(call.chat, read_messages(json));
   if (call.n_choices > facts.max_choices) {
     return invalid_argument("'n' must be at most " + std::to_string(facts.max_choices) + ".", "n");

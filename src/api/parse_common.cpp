@@ -264,15 +264,6 @@ Status refuse_unsupported(const Json& body) {
   if (choice != nullptr && !none && *choice != "auto") {
     return refuse("'tool_choice' other than \"none\"", "tool_choice");
   }
-  if (const Json* format = find_field(body, "response_format")) {
-    const Json* type = find_field(*format, "type");
-    if (type == nullptr || !type->is_string()) {
-      return invalid_argument("'response_format.type' must be a string.", "response_format.type");
-    }
-    if (*type != "text") {
-      return refuse("'response_format' other than \"text\"", "response_format");
-    }
-  }
   for (const char* name : {"skip_special_tokens", "add_special_tokens"}) {
     const Json* value = find_field(body, name);
     if (value != nullptr && !value->get<bool>()) {

@@ -5,6 +5,7 @@
 
 #include "api/generation_call.h"
 #include "api/parse_common.h"
+#include "api/parse_constraint.h"
 
 namespace graft::api {
 namespace {
@@ -69,6 +70,7 @@ Result<GenerationCall> parse_completions_call(std::string_view body, const Model
   GRAFT_RETURN_IF_ERROR(read_sampling(json, facts, call));
   GRAFT_RETURN_IF_ERROR(read_stop_rules(json, facts, call));
   GRAFT_RETURN_IF_ERROR(read_stream_options(json, call));
+  GRAFT_RETURN_IF_ERROR(read_constraint(json, body, call));
   GRAFT_RETURN_IF_ERROR(read_prompts(json, facts, call));
   const auto n_prompts = static_cast<std::int32_t>(call.prompts.size());
   if (n_prompts * call.n_choices > facts.max_choices) {

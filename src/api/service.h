@@ -1,5 +1,6 @@
 // Service: the HTTP surface without HTTP. Takes a request as bytes, finds its route, validates,
-// resolves names, tokenises, submits, and hands back an answer or an Exchange that makes one.
+// resolves names, compiles constraints, tokenises, submits, and hands back an answer or an Exchange
+// that makes one.
 //
 // Thread-safe. answer() may take long on heavy routes (JSON, templates, tokenising): http/ calls it
 // on its prepare pool for those. The service can answer before there is a model: open() brings the
@@ -21,6 +22,7 @@
 #include "base/snapshot.h"
 #include "router/registry_snapshot.h"
 #include "scheduler/generation_service.h"
+#include "text/constraint.h"
 
 namespace graft::api {
 
@@ -29,6 +31,7 @@ struct ServiceParts {
   const Snapshot<RegistrySnapshot>& registry;
   const PromptBuilder& prompts;
   ModelFacts facts;
+  const ConstraintCompiler* constraints = nullptr;  // null: no constrained answers
 };
 
 class Service {

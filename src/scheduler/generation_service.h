@@ -12,6 +12,7 @@
 #include "core/event.h"
 #include "core/request.h"
 #include "modules/module_version.h"
+#include "text/constraint.h"
 
 namespace graft {
 
@@ -20,6 +21,7 @@ struct Submission {
   AttachmentSet attachments;
   std::shared_ptr<EventSink> sink;
   std::string tenant = {};  // requests of different tenants share no cached prompts
+  std::shared_ptr<const Constraint> constraint = nullptr;  // what the answer must look like
 };
 
 class GenerationService {

@@ -29,6 +29,9 @@ Result<std::unique_ptr<LiveRequest>> LiveRequest::create(Submission submission,
   GRAFT_ASSIGN_OR_RETURN(request->sampler_,
                          Sampler::create(request->submission_.request.sampling, vocabulary.size()));
   request->plan_report();
+  if (request->submission_.constraint != nullptr) {
+    request->constraint_ = std::make_unique<ConstraintState>(request->submission_.constraint);
+  }
   // Penalties look back over the prompt too, as llama.cpp's programs do.
   for (const TokenId token : request->tokens_) request->sampler_->accept(token);
   return request;
@@ -185,7 +188,7 @@ std::span<const TokenId> LiveRequest::suppressed_tokens() const {
 }
 
 void LiveRequest::choose(std::span<const float> logits, SampleScratch& scratch) {
-  choice_ = sampler_->sample(logits, suppressed_tokens(), scratch);
+  choice_ = sampler_->sample(logits, suppressed_tokens(), scratch, constraint_.get());
 }
 
 bool LiveRequest::ends_generation(TokenId token) const {
@@ -209,6 +212,11 @@ void LiveRequest::commit_choice() {
     }
     return finish(FinishReason::kStop);
   }
+  if (constraint_ != nullptr) {
+    if (Status accepted = constraint_->accept(token); !accepted) {
+      return fail(std::move(accepted).error());
+    }
+  }
 
   sampler_->accept(token);
   tokens_.push_back(token);
@@ -217,7 +225,8 @@ void LiveRequest::commit_choice() {
   events_.push_back(std::move(output));
 
   const std::int32_t max_generated = submission_.request.stop.max_tokens;
-  if (decoder_.stopped()) return finish(FinishReason::kStop);
+  const bool is_complete = constraint_ != nullptr && constraint_->must_end();
+  if (decoder_.stopped() || is_complete) return finish(FinishReason::kStop);
   if (n_generated_ == max_generated || n_tokens() >= max_tokens_) {
     finish(FinishReason::kLength);
   }

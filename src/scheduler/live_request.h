@@ -1,6 +1,7 @@
 // LiveRequest: one request from submission to its last event: its tokens, how many of them are in
-// the KV memory, its sampler and text decoder, and the events that wait to be published. What it
-// holds survives preemption, so a preempted request goes on as if nothing had happened.
+// the KV memory, its sampler, text decoder and place in a constraint, and the events that wait to
+// be published. What it holds survives preemption, so a preempted request goes on as if nothing had
+// happened.
 //
 // Created on the caller's thread, then owned by the engine thread; choose() and score() alone may
 // run on threads of the compute pool. It holds the leases of its modules until it is destroyed.
@@ -22,6 +23,7 @@
 #include "scheduler/policy.h"
 #include "scheduler/prompt_embedding.h"
 #include "scheduler/prompt_scores.h"
+#include "text/constraint.h"
 #include "text/stream_decoder.h"
 #include "text/vocabulary.h"
 
@@ -118,6 +120,7 @@ class LiveRequest {
   std::vector<PlannedAttachment> attachment_set_;
   std::string attachment_key_;
   std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<ConstraintState> constraint_;  // null: any text
   StreamDecoder decoder_;
   std::optional<PromptScores> scores_;
   std::optional<PromptEmbedding> embedding_;

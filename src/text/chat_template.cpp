@@ -1,5 +1,5 @@
-// The only file that includes llama.cpp's common library, whose functions throw in many places. All
-// of it runs inside `guarded`. Templates are trusted as much as the model they come with.
+// llama.cpp's common library throws in many places; all of it runs inside `guarded`. Templates are
+// trusted as much as the model they come with.
 #include "text/chat_template.h"
 
 #include <chat.h>
@@ -8,8 +8,9 @@
 #include <algorithm>
 #include <ctime>
 #include <exception>
-#include <string_view>
 #include <utility>
+
+#include "text/json_nesting.h"
 
 namespace graft {
 
@@ -33,37 +34,13 @@ auto guarded(ErrorCode code, const char* what, Body body) -> decltype(body()) {
   }
 }
 
-// llama.cpp's JSON writer and its template engine recurse; deep nesting would end the process.
-bool is_nested_deeper(std::string_view json, int limit) {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (in_string) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        in_string = false;
-      }
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > limit) {
-        return true;
-      }
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return false;
-}
-
 Status check_messages_json(const std::string& messages_json) {
   if (messages_json.size() > kMaxTextBytes) {
     return invalid_argument("messages has " + std::to_string(messages_json.size()) +
                                 " bytes; the limit is " + std::to_string(kMaxTextBytes),
                             "messages");
   }
+  // llama.cpp's JSON writer and its template engine recurse; deep nesting would end the process.
   if (is_nested_deeper(messages_json, kMaxMessagesDepth)) {
     return invalid_argument(
         "messages is nested deeper than " + std::to_string(kMaxMessagesDepth) + " levels",

@@ -107,9 +107,15 @@ ServingRig::ServingRig(Model& model, const RigOptions& options)
 
 std::shared_ptr<CollectingSink> ServingRig::submit(GenerationRequest request,
                                                    AttachmentSet attachments,
-                                                   CollectingSink::OnEvent on_event) {
+                                                   CollectingSink::OnEvent on_event,
+                                                   std::shared_ptr<const Constraint> constraint) {
   auto sink = std::make_shared<CollectingSink>(std::move(on_event));
-  const Status status = loop_->submit({std::move(request), std::move(attachments), sink});
+  Submission submission;
+  submission.request = std::move(request);
+  submission.attachments = std::move(attachments);
+  submission.sink = sink;
+  submission.constraint = std::move(constraint);
+  const Status status = loop_->submit(std::move(submission));
   if (!status) {
     sink->publish(Failed{status.error()});
   }

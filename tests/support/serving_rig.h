@@ -70,7 +70,8 @@ class ServingRig {
   Answer ask(GenerationRequest request, AttachmentSet attachments = {});
   // When the loop refuses, the sink gets Failed with the reason.
   std::shared_ptr<CollectingSink> submit(GenerationRequest request, AttachmentSet attachments,
-                                         CollectingSink::OnEvent on_event = {});
+                                         CollectingSink::OnEvent on_event = {},
+                                         std::shared_ptr<const Constraint> constraint = nullptr);
 
   Engine& engine() { return *engine_; }
   Loop& loop() { return *loop_; }

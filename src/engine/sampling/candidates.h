@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/request.h"
+#include "text/token_mask.h"
 
 namespace graft {
 
@@ -23,6 +24,7 @@ struct CandidateScratch {
   std::vector<float> weights;                // per logit
   std::vector<float> ordered;                // block_max, reordered by selection
   std::vector<llama_token_data> candidates;  // 12 bytes each; at most the vocabulary
+  TokenMask allowed;                         // by a constraint
 };
 
 class LogitRow {

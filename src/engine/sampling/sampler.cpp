@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "engine/sampling/candidates.h"
+#include "text/constraint.h"
 
 namespace graft {
 namespace {
@@ -136,14 +137,23 @@ void Sampler::accept(TokenId token) {
 }
 
 Result<SampledToken> Sampler::sample(std::span<const float> logits,
-                                     std::span<const TokenId> suppressed, SampleScratch& scratch) {
+                                     std::span<const TokenId> suppressed, SampleScratch& scratch,
+                                     ConstraintState* constraint) {
   if (logits.size() != static_cast<std::size_t>(n_vocab_)) {
     return internal_error("a row of logits has " + std::to_string(logits.size()) +
                           " values; the vocabulary has " + std::to_string(n_vocab_) + " tokens");
   }
   CandidateScratch& buffers = scratch.buffers();
-  GRAFT_ASSIGN_OR_RETURN(const TokenId token, choose(adjust(logits, suppressed, buffers), buffers));
-  SampledToken sampled{.token = token};
+  Result<TokenId> token = choose(adjust(logits, suppressed, buffers), buffers);
+  if (constraint != nullptr) {
+    bool fits = false;
+    if (token) {
+      GRAFT_ASSIGN_OR_RETURN(fits, constraint->fits(*token));
+    }
+    if (!fits) token = choose_allowed(logits, suppressed, buffers, *constraint);
+  }
+  if (!token) return std::move(token).error();
+  SampledToken sampled{.token = *token};
   if (params_.n_logprobs) {
     GRAFT_RETURN_IF_ERROR(add_logprobs(logits, buffers, sampled));
   }
@@ -194,6 +204,28 @@ Result<TokenId> Sampler::choose(std::span<const float> logits, CandidateScratch&
   }
   row->select_nucleus(params_.top_p, params_.min_p, params_.temperature);
   return draw_weighted(scratch.candidates, uniform);
+}
+
+Result<TokenId> Sampler::choose_allowed(std::span<const float> logits,
+                                        std::span<const TokenId> suppressed,
+                                        CandidateScratch& scratch, ConstraintState& constraint) {
+  GRAFT_RETURN_IF_ERROR(constraint.allowed(scratch.allowed));
+  const auto choose_without = [&](std::span<const TokenId> others) {
+    const std::span<const float> adjusted = adjust(logits, others, scratch);
+    if (adjusted.data() != scratch.adjusted.data()) {
+      scratch.adjusted.assign(adjusted.begin(), adjusted.end());
+    }
+    for (TokenId token = 0; token < n_vocab_; ++token) {
+      if (!scratch.allowed.contains(token)) {
+        scratch.adjusted[static_cast<std::size_t>(token)] = -INFINITY;
+      }
+    }
+    return choose(scratch.adjusted, scratch);
+  };
+  Result<TokenId> token = choose_without(suppressed);
+  if (!token && constraint.may_end()) token = choose_without({});
+  if (!token) return invalid_argument("no token of the model fits the grammar at this place");
+  return token;
 }
 
 Result<TokenId> Sampler::draw_by_rules(CandidateScratch& scratch) {

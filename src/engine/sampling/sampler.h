@@ -1,9 +1,11 @@
 // Sampler: turns rows of logits into tokens for one generated sequence.
 //
 // Order of the rules: bias and penalties, suppressed tokens, temperature, top_k, top_p, min_p,
-// draw. It owns all state that a sequence's choice depends on (random numbers, penalty window), so
-// a request that is preempted keeps its Sampler and goes on as if nothing had happened. Used by one
-// thread at a time; different samplers may run at once, each thread with a scratch of its own.
+// draw. Under a constraint one token is drawn so and checked; only if it does not fit, all tokens
+// that do not are suppressed too and it is drawn again. It owns all state that a sequence's choice
+// depends on (random numbers, penalty window), so a request that is preempted keeps its Sampler and
+// goes on as if nothing had happened. Used by one thread at a time; different samplers may run at
+// once, each thread with a scratch of its own.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +23,8 @@
 struct llama_sampler;
 
 namespace graft {
+
+class ConstraintState;
 
 inline constexpr std::int32_t kMaxPenaltyLastN = 1 << 17;
 inline constexpr std::size_t kMaxLogitBias = 4096;
@@ -56,9 +60,11 @@ class Sampler {
   // Chooses a token; none of `suppressed` (ids outside the vocabulary are ignored): the caller
   // names end-of-generation tokens there until min_tokens is reached. Does not change the penalty
   // window; call accept() with the token that joins the sequence. Fails (kInternal) if the row is
-  // not one of finite logits, or nothing is left to choose.
+  // not one of finite logits, or nothing is left to choose. With a constraint the token fits it:
+  // where nothing but the end fits, `suppressed` does not keep the answer from ending. Errors of
+  // the constraint are the request's fault (kInvalidArgument). The constraint is not moved on.
   Result<SampledToken> sample(std::span<const float> logits, std::span<const TokenId> suppressed,
-                              SampleScratch& scratch);
+                              SampleScratch& scratch, ConstraintState* constraint = nullptr);
 
   // Tells of a token of the sequence, in order: prompt tokens, if penalties should see them, and
   // each chosen token. Ids outside the vocabulary are ignored.
@@ -75,6 +81,8 @@ class Sampler {
   std::span<const float> adjust(std::span<const float> logits, std::span<const TokenId> suppressed,
                                 CandidateScratch& scratch) const;
   Result<TokenId> choose(std::span<const float> logits, CandidateScratch& scratch);
+  Result<TokenId> choose_allowed(std::span<const float> logits, std::span<const TokenId> suppressed,
+                                 CandidateScratch& scratch, ConstraintState& constraint);
   Result<TokenId> draw_by_rules(CandidateScratch& scratch);
   Status add_logprobs(std::span<const float> logits, CandidateScratch& scratch,
                       SampledToken& sampled) const;
