@@ -63,30 +63,48 @@ bool Service::is_heavy(const HttpRequest& request) const {
   return match != nullptr && match->route->heavy;
 }
 
-Answer Service::answer(const HttpRequest& request, const std::shared_ptr<Waker>& waker) {
+std::string Service::request_id_of(const HttpRequest& request) {
   const std::string_view given = request.header("x-request-id");
-  const std::string request_id = is_plain_id(given) ? std::string(given) : ids_.next_text("req-");
+  return is_plain_id(given) ? std::string(given) : ids_.next_text("req-");
+}
+
+std::optional<HttpResponse> Service::refuse_early(const HttpRequest& head) {
+  auto way = find_way(head);
+  auto* refusal = std::get_if<HttpResponse>(&way);
+  if (refusal == nullptr) return std::nullopt;
+  add_request_id(*refusal, request_id_of(head));
+  return std::move(*refusal);
+}
+
+Answer Service::answer(const HttpRequest& request, const std::shared_ptr<Waker>& waker) {
+  const std::string request_id = request_id_of(request);
   Answer answer = dispatch(request, request_id, waker);
   if (auto* response = std::get_if<HttpResponse>(&answer)) add_request_id(*response, request_id);
   return answer;
 }
 
-// The only way to a route's function: past its role, and past the limits of the caller's key.
-Answer Service::dispatch(const HttpRequest& request, const std::string& request_id,
-                         const std::shared_ptr<Waker>& waker) {
+// The only way to a route's function: past its role.
+std::variant<Service::Way, HttpResponse> Service::find_way(const HttpRequest& request) const {
   auto found = find_route(request.method, request.target);
   if (auto* response = std::get_if<HttpResponse>(&found)) return std::move(*response);
-  const auto& [route, path_tail] = std::get<RouteMatch>(found);
+  auto& [route, path_tail] = std::get<RouteMatch>(found);
 
   auto admission = admit(*keys_.get(), route->role, request);
   if (auto* refusal = std::get_if<HttpResponse>(&admission)) return std::move(*refusal);
-  const Caller& caller = std::get<Caller>(admission);
 
   const State state = state_.load();
   const bool needs_model = route->role != Role::kOpen;
   if ((state == State::kLoading && needs_model) || (state != State::kReady && route->when_ready)) {
     return not_ready(state);
   }
+  return Way{route, std::move(path_tail), std::move(std::get<Caller>(admission))};
+}
+
+Answer Service::dispatch(const HttpRequest& request, const std::string& request_id,
+                         const std::shared_ptr<Waker>& waker) {
+  auto found = find_way(request);
+  if (auto* refusal = std::get_if<HttpResponse>(&found)) return std::move(*refusal);
+  const auto& [route, path_tail, caller] = std::get<Way>(found);
   auto place = route->heavy ? take_place(caller) : KeyPermit(nullptr);
   if (auto* refusal = std::get_if<HttpResponse>(&place)) return std::move(*refusal);
   Answer answer = route->function({*this, request, path_tail, request_id, waker, caller});

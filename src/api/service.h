@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "api/exchange.h"
 #include "api/generation_call.h"
@@ -25,6 +26,8 @@
 #include "text/constraint.h"
 
 namespace graft::api {
+
+struct Route;
 
 struct ServiceParts {
   GenerationService& generation;
@@ -49,6 +52,10 @@ class Service {
   // Whether answer() belongs on the prepare pool rather than on an io thread.
   bool is_heavy(const HttpRequest& request) const;
 
+  // What a request gets whatever its body: nothing at its path, no key, no model yet. Asked before
+  // a body is received, so that nobody without a key makes the server hold one.
+  std::optional<HttpResponse> refuse_early(const HttpRequest& head);
+
   // `waker` is called when the returned Exchange has more to say.
   Answer answer(const HttpRequest& request, const std::shared_ptr<Waker>& waker);
 
@@ -65,8 +72,15 @@ class Service {
   const std::string& fingerprint() const { return fingerprint_; }
 
  private:
+  struct Way {
+    const Route* route = nullptr;
+    std::string path_tail;
+    Caller caller;
+  };
+  std::variant<Way, HttpResponse> find_way(const HttpRequest& request) const;
   Answer dispatch(const HttpRequest& request, const std::string& request_id,
                   const std::shared_ptr<Waker>& waker);
+  std::string request_id_of(const HttpRequest& request);
 
   const Snapshot<KeyRing> no_keys_{std::make_shared<const KeyRing>()};
   const Snapshot<KeyRing>& keys_;

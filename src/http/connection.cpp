@@ -4,7 +4,6 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/write.hpp>
 #include <exception>
 #include <utility>
 
@@ -45,7 +44,7 @@ class AnswerJob : public PrepareJob {
         answer_or_error(connection_->context_.service, request_, connection_->waker_);
     // The body's memory goes here, not on the io thread.
     request_ = {};
-    const auto executor = connection_->socket_.get_executor();
+    const auto executor = connection_->stream_.get_executor();
     asio::post(executor, [connection = std::move(connection_), held = std::move(answer)]() mutable {
       connection->on_answer(std::move(held));
     });
@@ -57,8 +56,8 @@ class AnswerJob : public PrepareJob {
 };
 
 Connection::Connection(asio::ip::tcp::socket socket, const ConnectionContext& context)
-    : socket_(std::move(socket)),
-      deadline_(socket_.get_executor()),
+    : stream_(std::move(socket), context.tls),
+      deadline_(stream_.get_executor()),
       context_(context),
       reader_(context.options) {}
 
@@ -67,26 +66,61 @@ Connection::~Connection() { context_.connections.remove(this); }
 void Connection::start() {
   waker_ = std::make_shared<ConnectionWaker>(context_.wake_list, weak_from_this());
   boost::system::error_code ignored;
-  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
-  asio::dispatch(socket_.get_executor(), [self = shared_from_this()] {
-    self->arm_deadline();
-    self->read_more();
+  stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
+  asio::dispatch(stream_.get_executor(), [self = shared_from_this()] {
+    if (self->stream_.is_tls()) {
+      self->begin_handshake();
+    } else {
+      self->begin_reading();
+    }
   });
 }
 
+void Connection::begin_handshake() {
+  phase_ = Phase::kHandshake;
+  arm_deadline();
+  stream_.handshake([self = shared_from_this()](const boost::system::error_code& error) {
+    self->on_handshake(error);
+  });
+}
+
+void Connection::on_handshake(const boost::system::error_code& error) {
+  if (phase_ == Phase::kClosed) return;
+  if (!error) {
+    begin_reading();
+    return;
+  }
+  if (ByteStream::is_plain_http(error)) {
+    const api::HttpResponse response =
+        api::protocol_error(400, "This port speaks TLS: the address begins with https://.");
+    const std::string bytes = response_head(response, BodyFraming::kLength, false) + response.body;
+    boost::system::error_code ignored;
+    stream_.socket().non_blocking(true, ignored);
+    stream_.socket().write_some(asio::buffer(bytes), ignored);
+    stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  }
+  close();
+}
+
+void Connection::begin_reading() {
+  phase_ = Phase::kIdle;
+  arm_deadline();
+  read_more();
+}
+
 void Connection::on_wake() {
-  asio::dispatch(socket_.get_executor(), [self = shared_from_this()] { self->poll(false); });
+  asio::dispatch(stream_.get_executor(), [self = shared_from_this()] { self->poll(false); });
 }
 
 void Connection::drain() {
-  asio::dispatch(socket_.get_executor(), [self = shared_from_this()] {
+  asio::dispatch(stream_.get_executor(), [self = shared_from_this()] {
     self->draining_ = true;
     if (self->at_rest()) self->close();
   });
 }
 
 void Connection::stop() {
-  asio::dispatch(socket_.get_executor(), [self = shared_from_this()] {
+  asio::dispatch(stream_.get_executor(), [self = shared_from_this()] {
     self->draining_ = true;
     self->stopping_ = true;
     if (self->phase_ != Phase::kAnswering) {
@@ -107,7 +141,7 @@ void Connection::read_more() {
   read_pending_ = true;
   const bool much = phase_ == Phase::kBody || phase_ == Phase::kLingering;
   read_buffer_.resize(much ? kBodyReadBytes : kReadBytes);
-  socket_.async_read_some(
+  stream_.read_some(
       asio::buffer(read_buffer_),
       [self = shared_from_this()](const boost::system::error_code& error, std::size_t n_bytes) {
         self->on_read(error, n_bytes);
@@ -160,11 +194,25 @@ void Connection::advance() {
     case RequestReader::Progress::kNeedMore: break;
   }
   phase_ = reader_.header_complete() ? Phase::kBody : Phase::kHeader;
+  if (phase_ == Phase::kBody && before != Phase::kBody && refuse_early()) return;
   if (reader_.wants_continue() && !wanted_continue) {
     output_ += "HTTP/1.1 100 Continue\r\n\r\n";
     write_more();
   }
   if (phase_ != before) arm_deadline();
+}
+
+// Answers before there is a body, where it could change nothing.
+bool Connection::refuse_early() {
+  auto refusal = context_.service.refuse_early(reader_.head());
+  if (!refusal) return false;
+  keep_alive_ = false;
+  request_unread_ = true;
+  http_1_0_ = reader_.is_http_1_0();
+  head_only_ = false;
+  phase_ = Phase::kAnswering;
+  send_whole(*refusal);
+  return true;
 }
 
 void Connection::begin_answer() {
@@ -209,7 +257,7 @@ void Connection::poll(bool idle) {
     exchange_ = nullptr;
     // A reset tells the client that the answer is not complete.
     boost::system::error_code ignored;
-    socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+    stream_.socket().set_option(asio::socket_base::linger(true, 0), ignored);
     close();
     return;
   }
@@ -268,8 +316,8 @@ void Connection::write_more() {
   write_pending_ = true;
   arm_deadline();
   const std::size_t n_bytes = std::min(writing_.size() - n_written_, kWriteBytes);
-  asio::async_write(
-      socket_, asio::buffer(writing_.data() + n_written_, n_bytes),
+  stream_.write(
+      asio::buffer(writing_.data() + n_written_, n_bytes),
       [self = shared_from_this(), n_bytes](const boost::system::error_code& error, std::size_t) {
         self->n_written_ += n_bytes;
         self->on_written(error);
@@ -313,6 +361,7 @@ void Connection::arm_deadline() {
   const HttpOptions& options = context_.options;
   std::chrono::milliseconds timeout = options.idle_timeout;
   switch (phase_) {
+    case Phase::kHandshake: timeout = options.handshake_timeout; break;
     case Phase::kIdle: timeout = first_request_ ? options.header_timeout : timeout; break;
     case Phase::kHeader: timeout = options.header_timeout; break;
     case Phase::kBody: timeout = options.body_timeout; break;
@@ -356,16 +405,18 @@ void Connection::on_deadline() {
 // connection, and the client might never see the answer. Then only our side is shut, and the rest
 // discarded.
 void Connection::linger() {
-  boost::system::error_code ignored;
-  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
-  if (stopping_ || (!request_unread_ && input_.size() == 0)) {
-    close();
-    return;
-  }
+  const bool nothing_to_discard = stopping_ || (!request_unread_ && input_.size() == 0);
   phase_ = Phase::kLingering;
   input_.consume(input_.size());
   arm_deadline();
-  read_more();
+  stream_.finish([self = shared_from_this(), nothing_to_discard] {
+    if (self->phase_ == Phase::kClosed) return;
+    if (nothing_to_discard) {
+      self->close();
+    } else {
+      self->read_more();
+    }
+  });
 }
 
 void Connection::close() {
@@ -374,7 +425,7 @@ void Connection::close() {
   ++deadline_round_;
   deadline_.cancel();
   boost::system::error_code ignored;
-  socket_.close(ignored);
+  stream_.socket().close(ignored);
 }
 
 }  // namespace graft

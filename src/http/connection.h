@@ -4,7 +4,8 @@
 // thread may call. One read is always pending, also while an answer is under way: end of file or an
 // error then means that the client has gone, and the work is abandoned at once. A write carries all
 // that is ready; while it is under way nothing more is taken from the exchange. One deadline at a
-// time: waiting for a request, its header, its body, a write, or silence in a stream.
+// time: the TLS handshake, waiting for a request, its header, its body, a write, or silence in a
+// stream.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "api/service.h"
+#include "http/byte_stream.h"
 #include "http/connection_list.h"
 #include "http/http_options.h"
 #include "http/prepare_pool.h"
@@ -34,6 +36,7 @@ struct ConnectionContext {
   PreparePool& pool;
   ConnectionList& connections;
   std::shared_ptr<WakeList> wake_list;
+  boost::asio::ssl::context* tls = nullptr;  // null: no TLS
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
@@ -54,7 +57,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   friend class AnswerJob;
   enum class Phase {
-    kIdle,  // between requests
+    kHandshake,  // of TLS
+    kIdle,       // between requests
     kHeader,
     kBody,
     kAnswering,  // a request is being prepared or answered
@@ -62,10 +66,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
     kClosed,
   };
 
+  void begin_handshake();
+  void on_handshake(const boost::system::error_code& error);
+  void begin_reading();
   void read_more();
   void on_read(const boost::system::error_code& error, std::size_t n_bytes);
   void on_gone();
   void advance();
+  bool refuse_early();
   void begin_answer();
   void on_answer(api::Answer answer);
   void poll(bool idle);
@@ -79,9 +87,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void linger();
   void close();
 
-  bool at_rest() const { return phase_ == Phase::kIdle || phase_ == Phase::kHeader; }
+  bool at_rest() const {
+    return phase_ == Phase::kHandshake || phase_ == Phase::kIdle || phase_ == Phase::kHeader;
+  }
 
-  boost::asio::ip::tcp::socket socket_;
+  ByteStream stream_;
   boost::asio::steady_timer deadline_;
   const ConnectionContext& context_;
   std::shared_ptr<ConnectionWaker> waker_;

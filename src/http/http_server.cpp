@@ -22,6 +22,7 @@
 #include "http/connection_list.h"
 #include "http/prepare_pool.h"
 #include "http/response_text.h"
+#include "http/tls_context.h"
 #include "http/wake_list.h"
 
 namespace graft {
@@ -85,6 +86,7 @@ class HttpServer::Core {
 
   const HttpOptions options_;
   api::Service& service_;
+  std::unique_ptr<asio::ssl::context> tls_;  // null: plain
   // The connections' destructors use the list, and the io_context destroys what handlers still
   // hold.
   ConnectionList connections_;
@@ -94,6 +96,7 @@ class HttpServer::Core {
   asio::strand<asio::io_context::executor_type> accept_strand_;
   tcp::acceptor acceptor_;
   asio::steady_timer back_off_;
+  bool out_of_descriptors_ = false;  // of the accept strand
   std::optional<PreparePool> pool_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   std::uint16_t port_ = 0;
@@ -101,6 +104,9 @@ class HttpServer::Core {
 };
 
 Status HttpServer::Core::listen() {
+  if (options_.uses_tls()) {
+    GRAFT_ASSIGN_OR_RETURN(tls_, make_tls_context(options_.certificate_file, options_.key_file));
+  }
   const std::string where = options_.host + ":" + std::to_string(options_.port);
   const auto fail = [&where](const boost::system::error_code& error) {
     return Error{ErrorCode::kUnavailable, "cannot listen on " + where + ": " + error.message(), {}};
@@ -126,7 +132,8 @@ Status HttpServer::Core::listen() {
 
 void HttpServer::Core::run() {
   pool_.emplace(std::max(1, options_.n_prepare_threads), options_.max_queued_preparations);
-  context_.emplace(ConnectionContext{options_, service_, *pool_, connections_, wake_list_});
+  context_.emplace(
+      ConnectionContext{options_, service_, *pool_, connections_, wake_list_, tls_.get()});
   asio::post(accept_strand_, [this] { accept(); });
   for (int i = 0; i < std::max(1, options_.n_io_threads); ++i) {
     threads_.emplace_back([this] {
@@ -153,13 +160,16 @@ void HttpServer::Core::on_accept(const boost::system::error_code& error, tcp::so
   if (!acceptor_.is_open()) return;
   if (error) {
     // Out of descriptors or memory: trying again at once would spin.
-    log_warning("accepting a connection failed: " + error.message());
+    if (!std::exchange(out_of_descriptors_, true)) {
+      log_warning("accepting a connection failed, trying again until it works: " + error.message());
+    }
     back_off_.expires_after(kAcceptBackOff);
     back_off_.async_wait([this](const boost::system::error_code& cancelled) {
       if (!cancelled && acceptor_.is_open()) accept();
     });
     return;
   }
+  out_of_descriptors_ = false;
   if (connections_.size() >= options_.max_connections) {
     turn_away(std::move(socket));
   } else {
@@ -176,6 +186,7 @@ void HttpServer::Core::turn_away(tcp::socket socket) const {
   const api::HttpResponse response = api::protocol_error(
       503, "The server has its " + std::to_string(options_.max_connections) + " connections.");
   const std::string bytes = response_head(response, BodyFraming::kLength, false) + response.body;
+  if (tls_ != nullptr) return;  // closing says it: a handshake is what the limit is to save
   boost::system::error_code ignored;
   socket.non_blocking(true, ignored);
   socket.write_some(asio::buffer(bytes), ignored);

@@ -1,6 +1,6 @@
-// HttpServer: HTTP/1.1 over TCP in front of an api::Service. Owns the io threads, the prepare pool
-// and all connections. start() and drain() are for the main thread; the rest is thread-safe.
-// The service, and everything it borrows, must outlive the server.
+// HttpServer: HTTP/1.1 over TCP, or over TLS, in front of an api::Service. Owns the io threads, the
+// prepare pool and all connections. start() and drain() are for the main thread; the rest is
+// thread-safe. The service, and everything it borrows, must outlive the server.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,8 @@ namespace graft {
 
 class HttpServer {
  public:
-  // Binds and listens; answers from then on. Errors: kUnavailable when the address cannot be used.
+  // Binds and listens; answers from then on. Errors: kUnavailable when the address cannot be used,
+  // kInvalidArgument when the certificate or its key cannot.
   static Result<std::unique_ptr<HttpServer>> start(HttpOptions options, api::Service& service);
 
   // Stops at once; drain() before is the polite way.

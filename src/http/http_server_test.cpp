@@ -3,11 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <fstream>
 #include <thread>
 
-#include "api/testing/scripted_generation.h"
-#include "http/testing/raw_client.h"
+#include "http/testing/server_fixture.h"
 
 namespace graft {
 namespace {
@@ -15,41 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kChat = "/v1/chat/completions";
-const std::string kStreamBody = R"({"stream":true,"messages":[{"role":"user","content":"hi"}]})";
-const std::string kPlainBody = R"({"messages":[{"role":"user","content":"hi"}]})";
-
-class HttpServerTest : public testing::Test {
- protected:
-  HttpServerTest() : registry_(api::test_registry()), service_(parts()) {
-    options_.port = 0;
-    service_.set_state(api::Service::State::kReady);
-  }
-
-  api::ServiceParts parts() { return {generation_, registry_, prompts_, api::test_facts()}; }
-
-  void start() {
-    auto server = HttpServer::start(options_, service_);
-    ASSERT_TRUE(server) << server.error().message;
-    server_ = std::move(server).value();
-  }
-  RawClient client() { return RawClient(server_->port()); }
-
-  bool wait_for_connections(std::size_t n) {
-    for (int i = 0; i < 5000; ++i) {
-      if (server_->n_connections() == n) return true;
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-    return false;
-  }
-
-  api::ScriptedGeneration generation_;
-  api::FakePromptBuilder prompts_;
-  Snapshot<RegistrySnapshot> registry_;
-  api::Service service_;
-  HttpOptions options_;
-  std::unique_ptr<HttpServer> server_;
-};
+class HttpServerTest : public ServerFixture {};
 
 TEST_F(HttpServerTest, AnswersAndKeepsTheConnection) {
   start();
@@ -126,6 +90,48 @@ TEST_F(HttpServerTest, Expect100IsAnswered) {
   one.read_response();
   ASSERT_TRUE(one.send(kPlainBody));
   EXPECT_EQ(one.read_response().status, 200);
+}
+
+TEST_F(HttpServerTest, WhatIsRefusedAnywayIsRefusedBeforeItsBody) {
+  start();
+  const std::string length = " HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n";
+  const auto status = [&](const std::string& request) {
+    RawClient one = client();
+    EXPECT_TRUE(one.send(request + "\r\n{"));
+    const RawResponse response = one.read_response();
+    EXPECT_NE(response.head.find("connection: close"), std::string::npos);
+    EXPECT_NE(response.head.find("x-request-id: "), std::string::npos);
+    return response.status;
+  };
+  EXPECT_EQ(status("POST /nowhere" + length), 404);
+  EXPECT_EQ(status("POST /health" + length), 405);
+  keys_.set(std::make_shared<const api::KeyRing>(
+      api::KeyRing::create({}, /*is_closed=*/true, {}).value()));
+  EXPECT_EQ(status("POST /v1/completions" + length), 401);
+  EXPECT_EQ(status("POST /v1/completions" + length + "Expect: 100-continue\r\n"), 401);
+  EXPECT_EQ(status("POST /v1/completions" + length + "Authorization: Bearer k\r\n"), 401);
+  // A body that is there with its header gets the same, and may be followed by another request.
+  RawClient one = client();
+  ASSERT_TRUE(one.send(post_request(kChat, kPlainBody) + get_request("/health")));
+  EXPECT_EQ(one.read_response().status, 401);
+  EXPECT_EQ(one.read_response().status, 200);
+}
+
+TEST_F(HttpServerTest, BeforeThereIsAModelHealthSaysSo) {
+  api::Service loading;
+  server_ = HttpServer::start(options_, loading).value();
+  RawClient one = client();
+  for (const char* path : {"/health", "/v1/models"}) {
+    ASSERT_TRUE(one.send(get_request(path)));
+    const RawResponse response = one.read_response();
+    EXPECT_EQ(response.status, 503);
+    EXPECT_NE(response.head.find("retry-after: 1"), std::string::npos);
+  }
+  loading.open({generation_, registry_, prompts_, api::test_facts()});
+  loading.set_state(api::Service::State::kReady);
+  ASSERT_TRUE(one.send(post_request(kChat, kPlainBody)));
+  EXPECT_EQ(one.read_response().status, 200);
+  server_.reset();
 }
 
 TEST_F(HttpServerTest, HeadHasNoBody) {
@@ -351,13 +357,6 @@ TEST_F(HttpServerTest, TwoHundredRudeClientsLeaveNothingBehind) {
   polite.close();
   EXPECT_TRUE(generation_.wait_until_idle());
   EXPECT_TRUE(wait_for_connections(0));
-}
-
-std::size_t resident_bytes() {
-  std::ifstream statm("/proc/self/statm");
-  std::size_t n_pages = 0;
-  statm >> n_pages >> n_pages;
-  return n_pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
 TEST_F(HttpServerTest, MemoryReturnsAfterHostileBodies) {

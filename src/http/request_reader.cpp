@@ -95,15 +95,20 @@ RequestReader::Progress RequestReader::check_header() {
   return Progress::kNeedMore;
 }
 
-api::HttpRequest RequestReader::take() {
-  auto message = parser_->release();
+api::HttpRequest RequestReader::head() const {
+  const auto& message = parser_->get();
   api::HttpRequest request;
   request.method = std::string(view(message.method_string()));
   request.target = std::string(view(message.target()));
   for (const auto& field : message) {
     request.headers.emplace_back(lower_case(view(field.name_string())), view(field.value()));
   }
-  request.body = std::move(message.body());
+  return request;
+}
+
+api::HttpRequest RequestReader::take() {
+  api::HttpRequest request = head();
+  request.body = std::move(parser_->get().body());
   start_over();
   return request;
 }

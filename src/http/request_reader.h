@@ -29,6 +29,8 @@ class RequestReader {
   bool keep_alive() const { return keep_alive_; }
   bool is_http_1_0() const { return is_http_1_0_; }
 
+  // The request without its body. Requires: header_complete().
+  api::HttpRequest head() const;
   // Requires: feed() returned kComplete. Starts over for the next request.
   api::HttpRequest take();
 

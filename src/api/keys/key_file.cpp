@@ -86,11 +86,11 @@ Result<ApiKey> parse_line(std::string_view line) {
       return invalid_argument("'" + std::string(needed) + "' is missing");
     }
   }
-  GRAFT_ASSIGN_OR_RETURN(std::string name, string_of(object["name"], "name"));
+  GRAFT_ASSIGN_OR_RETURN(const std::string name, string_of(object["name"], "name"));
   GRAFT_ASSIGN_OR_RETURN(const std::string hex, string_of(object["sha256"], "sha256"));
   auto hash = KeyHash::from_hex(hex);
   if (!hash) return invalid_argument("'sha256' must have 64 digits, 0-9 and a-f");
-  ApiKey key{.name = name, .hash = *std::move(hash), .tenant = std::move(name)};
+  ApiKey key{.name = name, .hash = *std::move(hash), .tenant = name};
   for (const auto& [field, value] : object.items()) {
     GRAFT_RETURN_IF_ERROR(set_field(key, field, value));
   }
