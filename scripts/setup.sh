@@ -19,7 +19,7 @@ LLAMA_SOURCE="${GRAFT_CACHE}/src/llama.cpp-v0.5.0"
 LLAMA_TOOLS="${GRAFT_CACHE}/build/llama-tools"
 
 PACKAGES=(
-  build-essential cmake ninja-build ccache git pkg-config unzip curl procps
+  build-essential cmake ninja-build ccache git pkg-config unzip curl openssl procps
   python3 python3-venv python3-pip
   libboost1.81-dev libhwy-dev nlohmann-json3-dev libcli11-dev libre2-dev libspdlog-dev libssl-dev
   libgtest-dev libgmock-dev libbenchmark-dev

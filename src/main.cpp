@@ -6,12 +6,14 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "api/keys/key_sources.h"
 #include "api/service.h"
 #include "api/text_prompt_builder.h"
 #include "base/log.h"
@@ -97,17 +99,47 @@ api::ModelFacts api_facts(const ServeCommand& command, const cli::LoadedModel& l
 
 std::string ready_line(const ServeCommand& command, std::uint16_t port,
                        const RegistrySnapshot& registry) {
-  const bool is_v6 = command.host.find(':') != std::string::npos;
-  std::string line = "ready: http://" + (is_v6 ? "[" + command.host + "]" : command.host) + ":" +
-                     std::to_string(port) + "  model " + registry.base_names.front() + " (" +
+  const bool is_v6 = command.http.host.find(':') != std::string::npos;
+  const std::string& host = command.http.host;
+  std::string line = std::string("ready: ") + (command.http.uses_tls() ? "https" : "http") + "://" +
+                     (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port) + "  model " +
+                     registry.base_names.front() + " (" +
                      std::filesystem::path(command.model.path).filename().string() + ")  modules";
   for (const auto& module : registry.modules) line += " " + module->name;
   if (registry.modules.empty()) line += " none";
   return line;
 }
 
+// What can answer before there is a model: the keys, and the sockets in front of a service.
+struct FrontDoor {
+  Snapshot<api::KeyRing> keys{std::make_shared<const api::KeyRing>()};
+  api::Service service{&keys};
+  std::unique_ptr<HttpServer> server;
+};
+
+Status open_front_door(const ServeCommand& command, FrontDoor& door) {
+  GRAFT_ASSIGN_OR_RETURN(auto ring, api::load_key_ring(command.keys, {}));
+  door.keys.set(std::move(ring));
+  if (!command.keys.file.empty()) cli::install_reload_signal();
+  GRAFT_ASSIGN_OR_RETURN(door.server, HttpServer::start(command.http, door.service));
+  log_info("listening on " + command.http.host + ":" + std::to_string(door.server->port()) + ", " +
+           std::to_string(door.keys.get()->size()) + " API keys");
+  return {};
+}
+
+// A file that cannot be used changes nothing.
+void reload_keys(const ServeCommand& command, Snapshot<api::KeyRing>& keys) {
+  auto ring = api::load_key_ring(command.keys, *keys.get());
+  if (!ring) {
+    log_error("the API keys stay as they are: " + ring.error().message);
+    return;
+  }
+  log_info("API keys read again: " + std::to_string((*ring)->size()));
+  keys.set(std::move(ring).value());
+}
+
 // Runs until a signal asks to stop, then lets answers finish.
-Status serve_until_stopped(const ServeCommand& command, cli::LoadedModel& loaded) {
+Status serve_until_stopped(const ServeCommand& command, cli::LoadedModel& loaded, FrontDoor& door) {
   GRAFT_ASSIGN_OR_RETURN(auto names, make_registry(command, loaded.modules));
   const Snapshot<RegistrySnapshot> registry(names);
   const auto chat_template = make_chat_template(*loaded.model);
@@ -115,17 +147,13 @@ Status serve_until_stopped(const ServeCommand& command, cli::LoadedModel& loaded
                                        command.allow_special_in_input);
   const ConstraintCompiler constraints(loaded.model->vocabulary());
   Loop loop(*loaded.engine, {.max_waiting = command.max_waiting});
-  api::Service service({loop, registry, prompts, api_facts(command, loaded), &constraints});
-  HttpOptions options;
-  options.host = command.host;
-  options.port = command.port;
-  options.n_io_threads = command.n_io_threads;
-  options.max_connections = command.max_connections;
-  GRAFT_ASSIGN_OR_RETURN(const auto server, HttpServer::start(options, service));
-  service.set_state(api::Service::State::kReady);
+  // Connections use what stands above: they end first.
+  const std::unique_ptr<HttpServer> server = std::move(door.server);
+  door.service.open({loop, registry, prompts, api_facts(command, loaded), &constraints});
+  door.service.set_state(api::Service::State::kReady);
   std::cout << ready_line(command, server->port(), *names) << std::endl;
 
-  cli::wait_for_stop();
+  while (cli::wait_for_signal() == cli::Asked::kReload) reload_keys(command, door.keys);
   log_info("stopping: running answers have " + std::to_string(command.shutdown_timeout.count()) +
            " s to finish; another signal ends at once");
   server->drain(command.shutdown_timeout);
@@ -134,13 +162,17 @@ Status serve_until_stopped(const ServeCommand& command, cli::LoadedModel& loaded
 }
 
 int serve(const ServeCommand& command) {
+  FrontDoor door;
+  if (Status opened = open_front_door(command, door); !opened) {
+    return cli::report(opened.error());
+  }
   auto loaded = cli::load(command.model);
   if (!loaded) return cli::report(loaded.error());
   log_info(loaded->model->facts().description + ", " + std::to_string(loaded->engine->n_threads()) +
            " threads, " + std::to_string(loaded->engine->cells().n_cells()) + " cells, " +
            std::to_string(loaded->engine->max_sequences()) + " sequences");
   for (const auto& module : loaded->modules) log_module(*module);
-  const Status served = serve_until_stopped(command, *loaded);
+  const Status served = serve_until_stopped(command, *loaded, door);
   return served ? cli::kExitOk : cli::report(served.error());
 }
 

@@ -9,9 +9,12 @@
 #include <variant>
 #include <vector>
 
+#include "api/keys/key_file.h"
+#include "api/keys/key_sources.h"
 #include "base/log.h"
 #include "core/request.h"
 #include "engine/engine_options.h"
+#include "http/http_options.h"
 #include "modules/residency/resident_adapter.h"
 #include "modules/store/load_module.h"
 
@@ -35,15 +38,13 @@ struct ModelFlags {
 
 struct ServeCommand {
   ModelFlags model;
-  std::string host = "127.0.0.1";
-  std::uint16_t port = 8080;
+  HttpOptions http;
+  api::KeySources keys;
   bool allow_remote = false;
   bool allow_special_in_input = false;
   std::vector<std::string> served_names;
   std::int32_t default_max_tokens = -1;
   std::int32_t max_waiting = 1024;
-  std::size_t max_connections = 1024;
-  int n_io_threads = 1;
   std::chrono::seconds shutdown_timeout{30};
 };
 
@@ -106,6 +107,11 @@ struct BenchServeCommand {
   bool json = false;
 };
 
+struct NewKeyCommand {
+  std::string file;
+  api::ApiKey key{.name = {}, .hash = api::KeyHash::of({}), .tenant = {}};  // all but the hash
+};
+
 // The command line is answered with a text: help, version, licences, or what is wrong with it.
 struct SayCommand {
   std::string text;
@@ -113,7 +119,7 @@ struct SayCommand {
 };
 
 using Command = std::variant<SayCommand, ServeCommand, ChatCommand, InspectCommand, ProbeCommand,
-                             DoctorCommand, BenchCommand, BenchServeCommand>;
+                             DoctorCommand, BenchCommand, BenchServeCommand, NewKeyCommand>;
 
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailure = 1;

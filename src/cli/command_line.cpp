@@ -1,7 +1,5 @@
 #include "cli/command_line.h"
 
-#include <arpa/inet.h>
-
 #include <functional>
 #include <memory>
 #include <utility>
@@ -9,6 +7,7 @@
 #include "cli/flags.h"
 #include "cli/help_page.h"
 #include "cli/licences.h"
+#include "cli/network_flags.h"
 
 namespace graft::cli {
 namespace {
@@ -19,20 +18,7 @@ Command usage_fault(const std::string& message, const std::string& subcommand) {
                     kExitUsage};
 }
 
-bool is_loopback(const std::string& host) {
-  if (host == "localhost") return true;
-  in_addr v4{};
-  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
-  in6_addr v6{};
-  return inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
-}
-
 Status check_serve(const ServeCommand& command) {
-  if (!command.allow_remote && !is_loopback(command.host)) {
-    return invalid_argument("--host " + command.host +
-                            " can be reached from other machines, and there are no API keys; "
-                            "--allow-remote says that this is wanted");
-  }
   for (const std::string& name : command.served_names) {
     if (name.empty() || name.size() > 200) {
       return invalid_argument("--served-model-name: a name has 1 to 200 bytes");
@@ -57,6 +43,7 @@ struct Grammar {
   DoctorCommand doctor;
   BenchCommand bench;
   BenchServeCommand bench_serve;
+  NewKeyCommand new_key;
   CLI::App* module_app = nullptr;
   bool wants_version = false;
   bool wants_licences = false;
@@ -93,6 +80,9 @@ Grammar::Grammar() {
   add_bench_flags(*bench_app, bench, raw);
   add_bench_serve_flags(*add(*bench_app, "serve", "bench serve"), bench_serve, raw);
   bench_app->require_subcommand(0, 1);
+  CLI::App* keys_app = add(app, "keys");
+  add_new_key_flags(*add(*keys_app, "new", "keys new"), new_key);
+  keys_app->require_subcommand(1);
   app.require_subcommand(0, 1);
 }
 
@@ -109,12 +99,18 @@ Result<Command> Grammar::finish_checked() {
   const std::string name = chosen();
   if (name == "serve") {
     GRAFT_RETURN_IF_ERROR(finish_model_flags(raw, false, serve.model));
+    GRAFT_RETURN_IF_ERROR(finish_network_flags(serve));
     GRAFT_RETURN_IF_ERROR(check_serve(serve));
     return Command(serve);
   }
   if (name == "chat") {
     GRAFT_RETURN_IF_ERROR(finish_model_flags(raw, true, chat.model));
     return Command(chat);
+  }
+  if (name == "keys new") {
+    if (new_key.key.tenant.empty()) new_key.key.tenant = new_key.key.name;
+    GRAFT_RETURN_IF_ERROR(api::check_key(new_key.key));
+    return Command(new_key);
   }
   if (name == "module inspect") return Command(inspect);
   if (!raw.module_path.empty()) raw.modules = {"examined=" + raw.module_path};

@@ -29,8 +29,8 @@ void expect_usage(const Words& words, const std::string& part) {
 TEST(CommandLine, ServeHasDefaults) {
   const auto serve = parsed<ServeCommand>({"serve", "m.gguf"});
   EXPECT_EQ(serve.model.path, "m.gguf");
-  EXPECT_EQ(serve.host, "127.0.0.1");
-  EXPECT_EQ(serve.port, 8080);
+  EXPECT_EQ(serve.http.host, "127.0.0.1");
+  EXPECT_EQ(serve.http.port, 8080);
   EXPECT_EQ(serve.model.engine.n_ctx, 4096);
   EXPECT_EQ(serve.model.engine.max_seqs, 16);
   EXPECT_EQ(serve.model.engine.n_threads, 0);
@@ -83,8 +83,8 @@ TEST(CommandLine, ServeTakesAllFlags) {
   EXPECT_EQ(serve.model.modules[0].source.name, "a");
   EXPECT_EQ(serve.model.modules[1].source.name, "b/c");
   EXPECT_EQ(serve.model.modules[1].source.path, "y=z");
-  EXPECT_EQ(serve.host, "::1");
-  EXPECT_EQ(serve.port, 0);
+  EXPECT_EQ(serve.http.host, "::1");
+  EXPECT_EQ(serve.http.port, 0);
   EXPECT_EQ(serve.model.engine.n_ctx, 8192);
   EXPECT_EQ(serve.model.engine.max_seqs, 4);
   EXPECT_EQ(serve.model.engine.n_batch, 64);
@@ -140,10 +140,72 @@ TEST(CommandLine, OnlyLoopbackWithoutPermission) {
     expect_usage({"serve", "m", "--host", host}, "--allow-remote");
   }
   for (const char* host : {"127.0.0.1", "127.8.8.8", "localhost", "::1"}) {
-    EXPECT_EQ(parsed<ServeCommand>({"serve", "m", "--host", host}).host, host);
+    EXPECT_EQ(parsed<ServeCommand>({"serve", "m", "--host", host}).http.host, host);
   }
   EXPECT_TRUE(
       parsed<ServeCommand>({"serve", "m", "--host", "0.0.0.0", "--allow-remote"}).allow_remote);
+}
+
+TEST(CommandLine, KeysAllowRemoteAddresses) {
+  for (const Words& key : {Words{"--api-key", "k"}, Words{"--api-keys-file", "f"}}) {
+    Words words = {"serve", "m", "--host", "0.0.0.0"};
+    words.insert(words.end(), key.begin(), key.end());
+    EXPECT_EQ(parsed<ServeCommand>(words).http.host, "0.0.0.0");
+  }
+  // With an admin key alone, everybody could still use the model.
+  expect_usage({"serve", "m", "--host", "0.0.0.0", "--admin-key", "k"}, "--allow-remote");
+}
+
+TEST(CommandLine, NetworkFlags) {
+  const auto serve = parsed<ServeCommand>(
+      {"serve",           "m",   "--api-key",           "a",    "--api-key",        "b",
+       "--admin-key",     "c",   "--api-keys-file",     "f",    "--ssl-certfile",   "cert",
+       "--ssl-keyfile",   "key", "--max-header-bytes",  "2048", "--max-body-bytes", "4096",
+       "--max-preparing", "9",   "--handshake-timeout", "0.5",  "--header-timeout", "1",
+       "--body-timeout",  "2",   "--idle-timeout",      "3",    "--write-timeout",  "4",
+       "--ping-interval", "5.25"});
+  EXPECT_EQ(serve.keys.keys, (Words{"a", "b"}));
+  EXPECT_EQ(serve.keys.admin_keys, (Words{"c"}));
+  EXPECT_EQ(serve.keys.file, "f");
+  EXPECT_EQ(serve.http.certificate_file, "cert");
+  EXPECT_EQ(serve.http.key_file, "key");
+  EXPECT_EQ(serve.http.max_header_bytes, 2048U);
+  EXPECT_EQ(serve.http.max_body_bytes, 4096U);
+  EXPECT_EQ(serve.http.max_queued_preparations, 9U);
+  EXPECT_EQ(serve.http.handshake_timeout, std::chrono::milliseconds(500));
+  EXPECT_EQ(serve.http.header_timeout, std::chrono::seconds(1));
+  EXPECT_EQ(serve.http.body_timeout, std::chrono::seconds(2));
+  EXPECT_EQ(serve.http.idle_timeout, std::chrono::seconds(3));
+  EXPECT_EQ(serve.http.write_timeout, std::chrono::seconds(4));
+  EXPECT_EQ(serve.http.ping_interval, std::chrono::milliseconds(5250));
+  EXPECT_EQ(parsed<ServeCommand>({"serve", "m", "--ssl-certfile", "both"}).http.key_file, "both");
+  EXPECT_FALSE(parsed<ServeCommand>({"serve", "m"}).http.uses_tls());
+  expect_usage({"serve", "m", "--ssl-keyfile", "key"}, "--ssl-certfile");
+  expect_usage({"serve", "m", "--api-key", ""}, "--api-key");
+  expect_usage({"serve", "m", "--api-key", "a b"}, "--api-key");
+  expect_usage({"serve", "m", "--header-timeout", "0"}, "--header-timeout");
+  expect_usage({"serve", "m", "--max-body-bytes", "1e12"}, "--max-body-bytes");
+}
+
+TEST(CommandLine, NewKeys) {
+  const auto made = parsed<NewKeyCommand>(
+      {"keys", "new", "f", "alice", "--tenant", "t", "--admin", "--module", "a", "--module", "b/*",
+       "--max-concurrent", "4", "--requests-per-minute", "5", "--tokens-per-minute", "6"});
+  EXPECT_EQ(made.file, "f");
+  EXPECT_EQ(made.key.name, "alice");
+  EXPECT_EQ(made.key.tenant, "t");
+  EXPECT_TRUE(made.key.is_admin);
+  EXPECT_EQ(made.key.modules, (Words{"a", "b/*"}));
+  EXPECT_EQ(made.key.limits.max_concurrent, 4);
+  EXPECT_EQ(made.key.limits.requests_per_minute, 5);
+  EXPECT_EQ(made.key.limits.tokens_per_minute, 6);
+  const auto plain = parsed<NewKeyCommand>({"keys", "new", "f", "bob"});
+  EXPECT_EQ(plain.key.tenant, "bob");
+  EXPECT_FALSE(plain.key.modules.has_value());
+  expect_usage({"keys", "new", "f", "a b"}, "'name'");
+  expect_usage({"keys", "new", "f", "a", "--module", "*"}, "'modules'");
+  expect_usage({"keys", "new", "f"}, "NAME");
+  expect_usage({"keys"}, "--help");
 }
 
 TEST(CommandLine, ChatTakesScales) {
@@ -249,7 +311,9 @@ TEST(CommandLine, EveryHelpPageIsComplete) {
                                     {"module", "probe"},
                                     {"doctor"},
                                     {"bench"},
-                                    {"bench", "serve"}};
+                                    {"bench", "serve"},
+                                    {"keys"},
+                                    {"keys", "new"}};
   for (Words words : pages) {
     words.push_back("--help");
     const Command command = parse_command_line(words);

@@ -1,79 +1,14 @@
 #include "cli/flags.h"
 
-#include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <functional>
-#include <limits>
-#include <optional>
 #include <utility>
 
+#include "cli/flag_checks.h"
+#include "cli/network_flags.h"
 #include "router/resolve.h"
 
 namespace graft::cli {
 namespace {
-
-constexpr double kMaxInt = std::numeric_limits<std::int32_t>::max();
-
-std::optional<double> parse_number(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
-    return std::nullopt;
-  }
-  return value;
-}
-
-std::string shown(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.10g", value);
-  return text;
-}
-
-CLI::Validator in_range(double low, double high, bool whole) {
-  const auto check = [=](std::string& text) -> std::string {
-    const std::optional<double> value = parse_number(text);
-    if (value && *value >= low && *value <= high && (!whole || *value == std::floor(*value))) {
-      text = whole ? std::to_string(static_cast<std::int64_t>(*value)) : text;
-      return "";
-    }
-    return "'" + text.substr(0, 40) + "' is not " + (whole ? "a whole number" : "a number") +
-           " from " + shown(low) + " to " + shown(high);
-  };
-  return {check, "", "range"};
-}
-
-CLI::Validator one_of(std::vector<std::string> words) {
-  const auto check = [words = std::move(words)](std::string& text) -> std::string {
-    std::string all;
-    for (const std::string& word : words) {
-      if (word == text) return "";
-      all += (all.empty() ? "" : ", ") + word;
-    }
-    return "'" + text.substr(0, 40) + "' is not one of: " + all;
-  };
-  return {check, "", "one of"};
-}
-
-struct Limits {
-  double low = 0;
-  double high = 0;
-};
-
-template <typename T>
-CLI::Option* add_whole(CLI::App& app, const char* name, T& value, Limits limits, const char* text) {
-  return app.add_option(name, value, text)
-      ->check(in_range(limits.low, limits.high, true))
-      ->type_name("N");
-}
-
-template <typename T>
-CLI::Option* add_number(CLI::App& app, const char* name, T& value, Limits limits,
-                        const char* text) {
-  return app.add_option(name, value, text)
-      ->check(in_range(limits.low, limits.high, false))
-      ->type_name("X");
-}
 
 void add_model_flags(CLI::App& app, ModelFlags& flags, RawFlags& raw) {
   app.add_option("MODEL", flags.path, "The base model: a GGUF file, or any part of a split one.")
@@ -140,32 +75,6 @@ LogLevel to_log_level(const std::string& name) {
   if (name == "info") return LogLevel::kInfo;
   if (name == "warning") return LogLevel::kWarning;
   return name == "error" ? LogLevel::kError : LogLevel::kOff;
-}
-
-void add_network_flags(CLI::App& app, ServeCommand& command) {
-  app.add_option("--host", command.host, "Address to listen on. Default 127.0.0.1.")
-      ->type_name("ADDRESS")
-      ->group("Network");
-  add_whole(app, "--port,-p", command.port, {0, 65535},
-            "Port to listen on; 0 takes any free one, which the ready line names. Default 8080.")
-      ->group("Network");
-  app.add_flag("--allow-remote", command.allow_remote,
-               "Allow a --host that other machines can reach. There are no API keys: whoever "
-               "reaches the port may use the model.")
-      ->group("Network");
-  add_whole(app, "--max-connections", command.max_connections, {1, 65536},
-            "Open connections; more are turned away with 503. Default 1024.")
-      ->group("Network");
-  add_whole(app, "--io-threads", command.n_io_threads, {1, 64},
-            "Threads that read and write sockets. Default 1.")
-      ->group("Network");
-  app.add_option_function<std::int32_t>(
-         "--shutdown-timeout",
-         [&command](std::int32_t value) { command.shutdown_timeout = std::chrono::seconds(value); },
-         "Seconds that running answers get to finish after SIGTERM or SIGINT. Default 30.")
-      ->check(in_range(0, 86400, true))
-      ->type_name("SECONDS")
-      ->group("Network");
 }
 
 void add_sampling_flags(CLI::App& app, ChatCommand& command) {

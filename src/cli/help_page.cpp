@@ -104,7 +104,10 @@ HelpPage serve_page() {
       "  graft serve model.gguf --module pirate=adapters/pirate --module json=adapters/json\n"
       "  graft serve model.gguf --port 0 --ctx 16384 --max-seqs 32 --served-model-name gpt\n\n"
       "SIGTERM or SIGINT stops accepting, lets running answers finish and ends with status 0;\n"
-      "a second one ends at once.\n"};
+      "a second one ends at once.\n\n"
+      "With --host 0.0.0.0 and keys:\n"
+      "  graft serve model.gguf --host 0.0.0.0 --api-keys-file keys.jsonl \\\n"
+      "      --ssl-certfile cert.pem --ssl-keyfile key.pem\n"};
 }
 
 HelpPage chat_page() {
@@ -127,6 +130,20 @@ HelpPage bench_serve_page() {
       "  graft bench serve http://127.0.0.1:8080 --streams 32 --prompt-length 512 -n 128\n"
       "  graft bench serve http://127.0.0.1:8080 -m pirate -m json --rate 5 --requests 200\n\n"
       "Ends with status 1 when a request failed.\n"};
+}
+
+HelpPage keys_page(std::string_view name) {
+  if (name == "keys") {
+    return {"Makes API keys for 'graft serve --api-keys-file'. See the subcommand.",
+            "'graft keys COMMAND --help' describes a command.\n"};
+  }
+  return {
+      "Makes a random key of 128 bits and prints it. Its hash is appended to the file, with what "
+      "the key may do; the key itself is kept nowhere. A running server reads the file again on "
+      "SIGHUP.",
+      "Examples:\n"
+      "  graft keys new keys.jsonl alice --module 'team-a/*' --max-concurrent 4\n"
+      "  graft keys new keys.jsonl operator --admin\n"};
 }
 
 HelpPage module_page(std::string_view name) {
@@ -179,6 +196,7 @@ HelpPage help_page(std::string_view name) {
             "'graft COMMAND --help' describes a command.\n\n"
             "Exit status: 0 success, 1 failure, 2 wrong usage.\n"};
   }
+  if (name.starts_with("keys")) return keys_page(name);
   return module_page(name);
 }
 

@@ -13,5 +13,6 @@ int run(const ProbeCommand& command);       // probe.cpp
 int run(const DoctorCommand& command);      // doctor.cpp
 int run(const BenchCommand& command);       // bench.cpp
 int run(const BenchServeCommand& command);  // bench_serve.cpp
+int run(const NewKeyCommand& command);      // new_key.cpp
 
 }  // namespace graft::cli

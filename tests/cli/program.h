@@ -78,6 +78,15 @@ class Program {
   std::string out() const { return read_text(directory_.path() / "out"); }
   std::string err() const { return read_text(directory_.path() / "err"); }
   void signal(int number) const { ::kill(pid_, number); }
+  // Waits until standard error holds `text` `n` times.
+  bool wait_for_err(const std::string& text, int n = 1) const {
+    return until([&] {
+      const std::string all = err();
+      int found = 0;
+      for (std::size_t at = 0; (at = all.find(text, at)) != std::string::npos; ++at) ++found;
+      return found >= n;
+    });
+  }
 
   // The exit status; -1 when the process was killed by a signal or does not end within a minute.
   int wait() {
@@ -89,16 +98,15 @@ class Program {
 
   // Of a serving program: the port of the ready line; 0 when none comes.
   std::uint16_t wait_for_port() const {
-    const std::string key = "ready: http://127.0.0.1:";
     std::string text;
     until([&] {
       const bool ended = has_ended();
       text = out();
       return ended || text.find('\n') != std::string::npos;
     });
-    const std::size_t at = text.find(key);
-    if (at == std::string::npos) return 0;
-    return static_cast<std::uint16_t>(std::atoi(text.c_str() + at + key.size()));
+    if (!text.starts_with("ready: http")) return 0;
+    const std::size_t colon = text.rfind(':', text.find("  model "));
+    return static_cast<std::uint16_t>(std::atoi(text.c_str() + colon + 1));
   }
 
  private:

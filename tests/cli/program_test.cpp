@@ -169,8 +169,8 @@ TEST(Serve, DamagedFilesGiveOneClearLine) {
     write_text(path, whole.substr(0, n_bytes));
     expect_failure({"serve", path, "--threads", "1", "--port", "0"}, {path});
   }
-  expect_failure({"serve", "/nowhere/model.gguf"}, {"/nowhere/model.gguf"});
-  expect_failure({"serve", scratch.path().string()}, {scratch.path().string()});
+  expect_failure({"serve", "/nowhere/model.gguf", "--port", "0"}, {"/nowhere/model.gguf"});
+  expect_failure({"serve", scratch.path().string(), "--port", "0"}, {scratch.path().string()});
 
   const std::filesystem::path cut = scratch.path() / "cut-adapter";
   std::filesystem::create_directory(cut);
@@ -197,6 +197,9 @@ TEST(Serve, APortInUseGivesOneClearLine) {
   const std::uint16_t port = first.wait_for_port();
   ASSERT_NE(port, 0) << first.err();
   expect_failure({"serve", model(), "--threads", "1", "--port", std::to_string(port)},
+                 {"cannot listen on 127.0.0.1:" + std::to_string(port)});
+  // It is said before the model is looked at.
+  expect_failure({"serve", "/nowhere/model.gguf", "--port", std::to_string(port)},
                  {"cannot listen on 127.0.0.1:" + std::to_string(port)});
 }
 
