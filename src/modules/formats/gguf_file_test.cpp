@@ -7,10 +7,9 @@
 namespace graft {
 namespace {
 
-using format_test::append;
-using format_test::append_value;
 using format_test::Bytes;
 using format_test::GgufWriter;
+using format_test::RawGguf;
 
 std::string refusal(const Bytes& file) {
   const auto result = read_gguf(file, "x");
@@ -22,36 +21,6 @@ bool refused_with(const Bytes& file, const std::string& expected) {
   EXPECT_NE(message.find(expected), std::string::npos) << message;
   return message != "accepted";
 }
-
-// A file from raw parts: header counts, then whatever comes.
-class RawGguf {
- public:
-  RawGguf(std::uint64_t n_tensors, std::uint64_t n_keys) {
-    append(bytes_, "GGUF", 4);
-    u32(3).u64(n_tensors).u64(n_keys);
-  }
-  RawGguf& u32(std::uint32_t value) {
-    append_value(bytes_, value);
-    return *this;
-  }
-  RawGguf& u64(std::uint64_t value) {
-    append_value(bytes_, value);
-    return *this;
-  }
-  RawGguf& text(const std::string& value) {
-    u64(value.size());
-    append(bytes_, value.data(), value.size());
-    return *this;
-  }
-  Bytes finish(std::size_t n_more = 4096) const {
-    Bytes bytes = bytes_;
-    bytes.resize(bytes.size() + n_more);
-    return bytes;
-  }
-
- private:
-  Bytes bytes_;
-};
 
 RawGguf one_tensor(const std::vector<std::uint64_t>& dims, std::uint32_t type,
                    std::uint64_t offset) {
