@@ -146,7 +146,8 @@ Status serve_until_stopped(const ServeCommand& command, cli::LoadedModel& loaded
   const api::TextPromptBuilder prompts(loaded.model->vocabulary(), chat_template.get(),
                                        command.allow_special_in_input);
   const ConstraintCompiler constraints(loaded.model->vocabulary());
-  Loop loop(*loaded.engine, {.max_waiting = command.max_waiting});
+  Loop loop(*loaded.engine,
+            {.max_waiting = command.max_waiting, .prefix_cache = command.prefix_cache});
   // Connections use what stands above: they end first.
   const std::unique_ptr<HttpServer> server = std::move(door.server);
   door.service.open({loop, registry, prompts, api_facts(command, loaded), &constraints});

@@ -46,11 +46,12 @@ std::string object_prefix(const AnswerShape& shape, bool chunk) {
   return out;
 }
 
-std::string usage_object(std::int64_t n_prompt_tokens, std::int64_t n_completion_tokens) {
+std::string usage_object(std::int64_t n_prompt_tokens, std::int64_t n_completion_tokens,
+                         std::int64_t n_cached_tokens) {
   return R"({"prompt_tokens":)" + std::to_string(n_prompt_tokens) + R"(,"completion_tokens":)" +
          std::to_string(n_completion_tokens) + R"(,"total_tokens":)" +
          std::to_string(n_prompt_tokens + n_completion_tokens) +
-         R"(,"prompt_tokens_details":{"cached_tokens":0}})";
+         R"(,"prompt_tokens_details":{"cached_tokens":)" + std::to_string(n_cached_tokens) + "}}";
 }
 
 const char* finish_reason_name(FinishReason reason) {

@@ -31,7 +31,9 @@ std::string modules_header(const AttachmentSet& attachments);
 
 // {"id":...,"object":...,"created":...,"model":...,"system_fingerprint":... without closing brace.
 std::string object_prefix(const AnswerShape& shape, bool chunk);
-std::string usage_object(std::int64_t n_prompt_tokens, std::int64_t n_completion_tokens);
+// `n_cached_tokens` of the prompt tokens came from the prefix cache.
+std::string usage_object(std::int64_t n_prompt_tokens, std::int64_t n_completion_tokens,
+                         std::int64_t n_cached_tokens);
 const char* finish_reason_name(FinishReason reason);
 
 }  // namespace graft::api

@@ -71,10 +71,12 @@ TEST(EventStream, ChatFollowsTheRules) {
   with_usage.include_usage = true;
   EventStream stream(with_usage);
   std::string out;
-  stream.append(out, 0, Started{5});
+  stream.append(out, 0, Started{5, 4});
   stream.append(out, 0, token("a\"b"));
   stream.append(out, 0, token(""));
-  stream.append(out, 0, finished(FinishReason::kLength, 2, "tail"));
+  Finished last = finished(FinishReason::kLength, 2, "tail");
+  last.n_cached_tokens = 3;  // less could be restored than was promised
+  stream.append(out, 0, last);
   EXPECT_TRUE(stream.complete());
   const auto events = parse_events(out);
   ASSERT_EQ(events.size(), 6U);
@@ -93,7 +95,7 @@ TEST(EventStream, ChatFollowsTheRules) {
   EXPECT_EQ(events[4]["usage"]["prompt_tokens"], 5);
   EXPECT_EQ(events[4]["usage"]["completion_tokens"], 2);
   EXPECT_EQ(events[4]["usage"]["total_tokens"], 7);
-  EXPECT_EQ(events[4]["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+  EXPECT_EQ(events[4]["usage"]["prompt_tokens_details"]["cached_tokens"], 3);
   EXPECT_EQ(events[5], "[DONE]");
   for (std::size_t i = 0; i < 5; ++i) {
     EXPECT_EQ(events[i]["id"], "id-1");

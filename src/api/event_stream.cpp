@@ -20,7 +20,7 @@ void EventStream::begin_chunk(std::string& out, std::int32_t choice) const {
 void EventStream::end_chunk(std::string& out, bool with_graft) const {
   out += "}]";
   if (shape_.continuous_usage) {
-    out += R"(,"usage":)" + usage_object(shape_.n_prompt_tokens, n_completion_tokens());
+    out += R"(,"usage":)" + usage();
   } else if (shape_.include_usage) {
     out += R"(,"usage":null)";
   }
@@ -34,13 +34,18 @@ void EventStream::append_text(std::string& out, const std::string& text) const {
   if (shape_.chat) out.push_back('}');
 }
 
-std::int64_t EventStream::n_completion_tokens() const {
-  std::int64_t sum = 0;
-  for (const Choice& choice : choices_) sum += choice.n_tokens;
-  return sum;
+std::string EventStream::usage() const {
+  std::int64_t n_tokens = 0;
+  std::int64_t n_cached = 0;
+  for (const Choice& choice : choices_) {
+    n_tokens += choice.n_tokens;
+    n_cached += choice.n_cached;
+  }
+  return usage_object(shape_.n_prompt_tokens, n_tokens, n_cached);
 }
 
-void EventStream::append(std::string& out, std::int32_t choice, const Started&) {
+void EventStream::append(std::string& out, std::int32_t choice, const Started& event) {
+  choices_[static_cast<std::size_t>(choice)].n_cached = event.n_cached_tokens;
   if (!shape_.chat) return;
   begin_chunk(out, choice);
   out += R"(,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null)";
@@ -71,6 +76,7 @@ void EventStream::append(std::string& out, std::int32_t choice, const TokenOutpu
 
 void EventStream::append(std::string& out, std::int32_t choice, const Finished& event) {
   choices_[static_cast<std::size_t>(choice)].n_tokens = event.n_generated_tokens;
+  choices_[static_cast<std::size_t>(choice)].n_cached = event.n_cached_tokens;
   if (!event.text.empty()) {
     begin_chunk(out, choice);
     append_text(out, event.text);
@@ -85,7 +91,7 @@ void EventStream::append(std::string& out, std::int32_t choice, const Finished& 
   end_chunk(out, true);
   if (++n_finished_ < shape_.n_choices) return;
   if (shape_.include_usage) {
-    out += prefix_ + R"(],"usage":)" + usage_object(shape_.n_prompt_tokens, n_completion_tokens());
+    out += prefix_ + R"(],"usage":)" + usage();
     out += "}\n\n";
   }
   out += "data: [DONE]\n\n";

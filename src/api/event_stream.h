@@ -33,12 +33,13 @@ class EventStream {
   struct Choice {
     CompletionLogprobs logprobs;
     std::int64_t n_tokens = 0;
+    std::int64_t n_cached = 0;  // of its prompt
   };
 
   void begin_chunk(std::string& out, std::int32_t choice) const;
   void end_chunk(std::string& out, bool with_graft) const;
   void append_text(std::string& out, const std::string& text) const;
-  std::int64_t n_completion_tokens() const;
+  std::string usage() const;
 
   AnswerShape shape_;
   std::string prefix_;

@@ -44,6 +44,7 @@ struct GenerationCall {
   std::string constraint_param;                // the field that says so
   SamplingParams sampling;
   StopRules stop;
+  PrefixCacheRules prefix_cache;
   std::int32_t n_choices = 1;  // per prompt
   bool stream = false;
   bool include_usage = false;

@@ -104,6 +104,7 @@ Submission make_submission(const GenerationCall& call, std::vector<TokenId> prom
   submission.request.prompt = std::move(prompt);
   submission.request.sampling = call.sampling;
   submission.request.stop = call.stop;
+  submission.request.prefix_cache = call.prefix_cache;
   if (call.sampling.seed) {
     submission.request.sampling.seed =
         *call.sampling.seed + static_cast<std::uint32_t>(choice % call.n_choices);
@@ -111,28 +112,31 @@ Submission make_submission(const GenerationCall& call, std::vector<TokenId> prom
   return submission;
 }
 
-// Submits every choice, or none: what was accepted before an error is cancelled. `common` has what
-// all choices share, attachments and constraint.
+// Submits every choice, or none: what was accepted before an error is cancelled. The choices of one
+// prompt are a group, whose prompt is computed once. `common` has what all choices share,
+// attachments and constraint.
 Result<std::vector<RequestId>> submit_all(const RouteCall& route, const GenerationCall& call,
                                           const TokenLists& prompts, const Submission& common,
                                           const std::shared_ptr<EventInbox>& inbox) {
   Service& service = route.service;
   std::vector<RequestId> ids;
-  const auto n_choices = static_cast<std::int32_t>(prompts.size()) * call.n_choices;
-  for (std::int32_t choice = 0; choice < n_choices; ++choice) {
-    const auto prompt = static_cast<std::size_t>(choice / call.n_choices);
-    Submission submission = make_submission(call, prompts[prompt], choice);
-    submission.request.id = service.ids().next_number();
-    submission.attachments = common.attachments;
-    submission.constraint = common.constraint;
-    submission.sink = std::make_shared<ChoiceSink>(inbox, choice);
-    const RequestId id = submission.request.id;
-    if (Status status = service.submit(route.caller, std::move(submission)); !status) {
+  std::int32_t choice = 0;
+  for (const auto& prompt : prompts) {
+    std::vector<Submission> group;
+    for (std::int32_t i = 0; i < call.n_choices; ++i, ++choice) {
+      Submission submission = make_submission(call, prompt, choice);
+      submission.request.id = service.ids().next_number();
+      submission.attachments = common.attachments;
+      submission.constraint = common.constraint;
+      submission.sink = std::make_shared<ChoiceSink>(inbox, choice);
+      ids.push_back(submission.request.id);
+      group.push_back(std::move(submission));
+    }
+    if (Status status = service.submit_group(route.caller, std::move(group)); !status) {
       inbox->close();
-      for (const RequestId accepted : ids) service.parts().generation.cancel(accepted);
+      for (const RequestId id : ids) service.parts().generation.cancel(id);
       return std::move(status).error();
     }
-    ids.push_back(id);
   }
   return ids;
 }

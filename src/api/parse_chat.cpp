@@ -122,6 +122,7 @@ Result<GenerationCall> parse_chat_call(std::string_view body, const ModelFacts& 
   GRAFT_RETURN_IF_ERROR(read_sampling(json, facts, call));
   call.stop.max_tokens = facts.default_max_tokens;
   GRAFT_RETURN_IF_ERROR(read_stop_rules(json, facts, call));
+  GRAFT_RETURN_IF_ERROR(read_cache_rules(json, call));
   GRAFT_RETURN_IF_ERROR(read_stream_options(json, call));
   GRAFT_RETURN_IF_ERROR(read_constraint(json, body, call));
   GRAFT_ASSIGN_OR_RETURN(call.chat, read_messages(json));

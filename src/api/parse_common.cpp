@@ -15,6 +15,7 @@ constexpr std::size_t kMaxStopStrings = 32;
 constexpr std::size_t kMaxStopBytes = 1024;
 constexpr std::size_t kMaxStopTokens = 128;
 constexpr std::size_t kMaxBiases = 1024;
+constexpr std::size_t kMaxSaltBytes = 256;
 constexpr double kMaxBias = 100;
 constexpr float kLeastTopP = 1e-6F;  // what `top_p: 0` means: the most likely token alone
 
@@ -229,6 +230,19 @@ Status read_stop_rules(const Json& body, const ModelFacts& facts, GenerationCall
   read_bool(body, "ignore_eos", stop.ignore_eos);
   GRAFT_RETURN_IF_ERROR(read_stop_strings(body, stop));
   return read_stop_tokens(body, facts, stop);
+}
+
+Status read_cache_rules(const Json& body, GenerationCall& call) {
+  PrefixCacheRules& rules = call.prefix_cache;
+  if (const Json* salt = find_field(body, "cache_salt")) {
+    rules.salt = salt->get<std::string>();
+    if (rules.salt.size() > kMaxSaltBytes) {
+      return invalid_argument("'cache_salt' has more than 256 bytes.", "cache_salt");
+    }
+  }
+  read_bool(body, "cache_prompt", rules.may_read);
+  rules.may_write = rules.may_read;
+  return {};
 }
 
 Status read_stream_options(const Json& body, GenerationCall& call) {

@@ -12,6 +12,7 @@ namespace graft::api {
 Status read_modules(const Json& body, GenerationCall& call);
 Status read_sampling(const Json& body, const ModelFacts& facts, GenerationCall& call);
 Status read_stop_rules(const Json& body, const ModelFacts& facts, GenerationCall& call);
+Status read_cache_rules(const Json& body, GenerationCall& call);
 Status read_stream_options(const Json& body, GenerationCall& call);
 // What is recognised but not built yet and needs more than the field table to recognise.
 Status refuse_unsupported(const Json& body);

@@ -57,6 +57,14 @@ Status Service::submit(const Caller& caller, Submission submission) {
   return parts().generation.submit(std::move(submission));
 }
 
+Status Service::submit_group(const Caller& caller, std::vector<Submission> choices) {
+  for (Submission& choice : choices) {
+    choice.tenant = caller.tenant();
+    choice.sink = caller.metered(std::move(choice.sink));
+  }
+  return parts().generation.submit_group(std::move(choices));
+}
+
 bool Service::is_heavy(const HttpRequest& request) const {
   const auto found = find_route(request.method, request.target);
   const auto* match = std::get_if<RouteMatch>(&found);

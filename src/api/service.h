@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "api/exchange.h"
 #include "api/generation_call.h"
@@ -65,6 +66,7 @@ class Service {
   // Every submission of every route goes through here: with the caller's tenant, its tokens
   // counted.
   Status submit(const Caller& caller, Submission submission);
+  Status submit_group(const Caller& caller, std::vector<Submission> choices);
 
   // What the route functions use. Requires: not kLoading.
   const ServiceParts& parts() const { return *parts_; }

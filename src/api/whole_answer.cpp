@@ -26,6 +26,7 @@ void WholeAnswer::add(std::int32_t choice, const Finished& event) {
   state.text += event.text;
   state.reason = event.reason;
   n_completion_tokens_ += event.n_generated_tokens;
+  n_cached_tokens_ += event.n_cached_tokens;
   ++n_finished_;
 }
 
@@ -59,7 +60,8 @@ std::string WholeAnswer::body() {
     if (i > 0) out.push_back(',');
     append_choice(out, i);
   }
-  out += R"(],"usage":)" + usage_object(shape_.n_prompt_tokens, n_completion_tokens_);
+  out += R"(],"usage":)" +
+         usage_object(shape_.n_prompt_tokens, n_completion_tokens_, n_cached_tokens_);
   return out + R"(,"graft":)" + shape_.graft_json + "}";
 }
 

@@ -36,6 +36,7 @@ class WholeAnswer {
   AnswerShape shape_;
   std::vector<Choice> choices_;
   std::int64_t n_completion_tokens_ = 0;
+  std::int64_t n_cached_tokens_ = 0;
   std::int32_t n_finished_ = 0;
 };
 

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "core/request.h"
 #include "engine/engine_options.h"
+#include "engine/prefix_cache.h"
 #include "http/http_options.h"
 #include "modules/residency/resident_adapter.h"
 #include "modules/store/load_module.h"
@@ -45,6 +46,7 @@ struct ServeCommand {
   std::vector<std::string> served_names;
   std::int32_t default_max_tokens = -1;
   std::int32_t max_waiting = 1024;
+  PrefixCacheOptions prefix_cache;
   std::chrono::seconds shutdown_timeout{30};
 };
 

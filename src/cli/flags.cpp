@@ -77,6 +77,29 @@ LogLevel to_log_level(const std::string& name) {
   return name == "error" ? LogLevel::kError : LogLevel::kOff;
 }
 
+void add_prefix_flags(CLI::App& app, PrefixCacheOptions& options) {
+  app.add_option_function<std::string>(
+         "--prefix-cache", [&options](const std::string& word) { options.enabled = word == "on"; },
+         "on or off: keep what prompts begin with, so that others with the same beginning (and the "
+         "same tenant, salt and modules) need not compute it. Default on.")
+      ->check(one_of({"on", "off"}))
+      ->type_name("WORD")
+      ->group("Capacity");
+  add_whole(app, "--prefix-cells", options.max_hot_cells, {1, 1 << 24},
+            "Most cells of --ctx that cached beginnings hold; running requests take them when they "
+            "need them. Default: a quarter.")
+      ->group("Capacity");
+  app.add_option_function<std::int64_t>(
+         "--prefix-memory",
+         [&options](std::int64_t n) {
+           options.max_warm_bytes = static_cast<std::uint64_t>(n) << 20;
+         },
+         "MiB of memory for cached beginnings that have left the cells; 0 = none. Default 1024.")
+      ->check(in_range(0, 1 << 24, true))
+      ->type_name("MIB")
+      ->group("Capacity");
+}
+
 void add_sampling_flags(CLI::App& app, ChatCommand& command) {
   SamplingParams& sampling = command.sampling;
   const std::string group = "Sampling";
@@ -179,6 +202,7 @@ void add_serve_flags(CLI::App& app, ServeCommand& command, RawFlags& raw) {
   add_whole(app, "--max-waiting", command.max_waiting, {1, 100000},
             "Requests that may wait; more are answered with 429. Default 1024.")
       ->group("Capacity");
+  add_prefix_flags(app, command.prefix_cache);
   app.add_flag("--allow-special-in-input", command.allow_special_in_input,
                "Control tokens written in chat messages count. Off: they are plain text.")
       ->group("Network");

@@ -23,6 +23,7 @@ struct TokenLogprob {
 
 struct Started {
   std::int32_t n_prompt_tokens = 0;
+  std::int32_t n_cached_tokens = 0;  // of the prompt, taken from the prefix cache
 };
 
 // A token of the prompt. Its text is what became certain with it, as of a generated token.
@@ -68,6 +69,7 @@ struct Finished {
   std::int32_t n_generated_tokens = 0;
   std::int32_t n_preemptions = 0;
   Timings timings;
+  std::int32_t n_cached_tokens = 0;  // 0 for the choices of a group but the first
 };
 
 struct Failed {

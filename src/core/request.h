@@ -48,6 +48,14 @@ struct ModuleChoice {
 // How the states of a prompt's tokens become one embedding.
 enum class Pooling : std::uint8_t { kMean, kLast };
 
+// What a request may share with others through the prefix cache. Only requests of equal tenant and
+// salt share anything: a salt narrows, it never opens another tenant's entries.
+struct PrefixCacheRules {
+  std::string salt;  // at most 256 bytes
+  bool may_read = true;
+  bool may_write = true;
+};
+
 struct GenerationRequest {
   RequestId id = 0;
   std::vector<TokenId> prompt;  // not empty, shorter than the context, ids in the vocabulary
@@ -57,6 +65,7 @@ struct GenerationRequest {
   // own tokens only. At most 20.
   std::optional<std::int32_t> n_prompt_logprobs = {};
   std::optional<Pooling> embedding = {};  // the answer is an embedding; max_tokens must be 0
+  PrefixCacheRules prefix_cache;
 };
 
 }  // namespace graft

@@ -14,6 +14,9 @@ namespace graft {
 
 namespace {
 
+// libllama tags a cell with any of these, whatever the number of sequences that may compute.
+constexpr std::int32_t kAllSequences = 256;
+
 ggml_type to_ggml_type(KvType type) {
   switch (type) {
     case KvType::kF16: return GGML_TYPE_F16;
@@ -33,9 +36,10 @@ Status check_device_options(const EngineOptions& options) {
   return {};
 }
 
-// Each sequence has one for its next token; the rest is shared.
+// Each sequence has one for its next token, the scratch sequence among them as libllama demands;
+// the rest is shared.
 std::int32_t count_outputs(const EngineOptions& options) {
-  return std::min(options.n_batch, options.max_seqs + options.max_reported_rows);
+  return std::min(options.n_batch, options.max_seqs + 1 + options.max_reported_rows);
 }
 
 llama_context_params context_params(const EngineOptions& options, bool is_on_cpu) {
@@ -44,7 +48,8 @@ llama_context_params context_params(const EngineOptions& options, bool is_on_cpu
   // One micro-batch per decode: with it row i of every graph is row i of the plan.
   params.n_batch = static_cast<std::uint32_t>(options.n_batch);
   params.n_ubatch = params.n_batch;
-  params.n_seq_max = static_cast<std::uint32_t>(options.max_seqs);
+  // One more than compute: the scratch sequence through which cells are saved and restored.
+  params.n_seq_max = static_cast<std::uint32_t>(options.max_seqs + 1);
   params.n_outputs_max = static_cast<std::uint32_t>(count_outputs(options));
   // More than one row is "batch" for libllama: both counts must be ours.
   params.n_threads = options.n_threads;
@@ -114,8 +119,9 @@ Engine::Engine(Model& model, const EngineOptions& options)
     : model_(model),
       options_(options),
       batch_(std::make_unique<Batch>(static_cast<std::size_t>(options.n_batch))),
-      cells_(options.n_ctx, options.max_seqs),
-      ids_(options.max_seqs) {}
+      cells_(options.n_ctx, kAllSequences, options.max_seqs + 1),
+      ids_(options.max_seqs),
+      holders_(kAllSequences - options.max_seqs - 1, options.max_seqs + 1) {}
 
 Engine::~Engine() = default;
 
@@ -310,17 +316,26 @@ std::span<const float> Engine::logits(std::int32_t row) const {
 
 void Engine::release_sequence(std::int32_t sequence) {
   truncate_sequence(sequence, 0);
-  ids_.release(sequence);
+  (holders_.contains(sequence) ? holders_ : ids_).release(sequence);
 }
 
 void Engine::truncate_sequence(std::int32_t sequence, std::int32_t n_tokens) {
   cells_.truncate(sequence, n_tokens);
+  grafter_->supply_positions(sequence, {});
   llama_memory_seq_rm(llama_get_memory(context_.get()), sequence, n_tokens, -1);
 }
 
-void Engine::copy_sequence(std::int32_t from, std::int32_t to, std::int32_t n_tokens) {
-  cells_.copy(from, to, n_tokens);
-  llama_memory_seq_cp(llama_get_memory(context_.get()), from, to, 0, n_tokens);
+void Engine::share_cells(std::int32_t from, std::int32_t to, std::int32_t begin, std::int32_t end) {
+  cells_.share(from, to, begin, end);
+  if (begin == end) return;  // libllama takes an end of 0 for no limit
+  llama_memory_seq_cp(llama_get_memory(context_.get()), from, to, begin, end);
+}
+
+bool Engine::has_window(std::int32_t sequence, std::int32_t n_tokens) const {
+  if (!model_.facts().has_sliding_window) return true;
+  const std::int32_t window = llama_model_n_swa(model_.handle());
+  const std::int32_t first = llama_memory_seq_pos_min(llama_get_memory(context_.get()), sequence);
+  return first >= 0 && first <= std::max(0, n_tokens - window);
 }
 
 std::int32_t Engine::max_sequence_tokens() const {
@@ -331,7 +346,7 @@ std::int32_t Engine::max_sequence_tokens() const {
 void Engine::check_invariants() const {
   cells_.check_invariants();
   llama_memory_t memory = llama_get_memory(context_.get());
-  for (std::int32_t sequence = 0; sequence < options_.max_seqs; ++sequence) {
+  for (std::int32_t sequence = 0; sequence < kAllSequences; ++sequence) {
     GRAFT_CHECK(llama_memory_seq_pos_max(memory, sequence) == cells_.length(sequence) - 1);
   }
 }

@@ -6,6 +6,7 @@
 // loop). logits() may be read by several threads between two steps. Borrows the model.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -66,7 +67,32 @@ class Engine {
   // Keeps the first `n_tokens` positions. Requires: the sequence has as many.
   void truncate_sequence(std::int32_t sequence, std::int32_t n_tokens);
   // `to` shares the first `n_tokens` cells of `from`. Requires: `to` is empty.
-  void copy_sequence(std::int32_t from, std::int32_t to, std::int32_t n_tokens);
+  void copy_sequence(std::int32_t from, std::int32_t to, std::int32_t n_tokens) {
+    share_cells(from, to, 0, n_tokens);
+  }
+  // `to` shares the cells of the positions [begin, end) of `from`. Requires: `to` ends at `begin`.
+  void share_cells(std::int32_t from, std::int32_t to, std::int32_t begin, std::int32_t end);
+
+  // Holders: further sequences that hold cells but take part in no step. Given back with
+  // release_sequence().
+  std::optional<std::int32_t> acquire_holder() { return holders_.acquire(); }
+  std::int32_t n_holders() const { return holders_.capacity(); }
+  // Whether libllama still has all positions that a row behind `n_tokens` of them would see. It may
+  // drop those outside of a sliding window.
+  bool has_window(std::int32_t sequence, std::int32_t n_tokens) const;
+
+  // Cells as bytes (engine_state.cpp). Whether this context can do it: one window, our attention.
+  bool can_restore() const;
+  // Copies the positions [begin, end). Requires: can_restore(); the sequence has them.
+  Result<std::vector<std::byte>> save_cells(std::int32_t sequence, std::int32_t begin,
+                                            std::int32_t end);
+  // Appends `n_tokens` saved positions, which must continue the sequence. Requires: it is live.
+  // Without effect when it fails: kResourceExhausted without that many free cells, kDataCorrupt.
+  Status restore_cells(std::int32_t sequence, std::span<const std::byte> bytes,
+                       std::int32_t n_tokens);
+  // Behind the last restore_cells() and before the sequence takes part in a step: its cells'
+  // positions are handed to the attention step. Errors: kInternal; then release the sequence.
+  Status finish_restore(std::int32_t sequence);
 
   const CellLedger& cells() const { return cells_; }
   std::int32_t n_free_sequences() const { return ids_.n_free(); }
@@ -77,6 +103,12 @@ class Engine {
   // The longest sequence: the model's training context, or all cells if those are fewer.
   std::int32_t max_sequence_tokens() const;
   std::int32_t n_threads() const { return options_.n_threads; }
+  // Whether the bits of a row's keys, values and logits depend on its own past alone, for every
+  // weight type that the model has.
+  bool is_batch_invariant() const;
+  double bytes_per_cell() const;
+  // What beside tokens and modules decides the bits of keys and values, as one word.
+  std::string execution_name() const;
   const Model& model() const { return model_; }
   Grafter& grafter() { return *grafter_; }
 
@@ -100,6 +132,8 @@ class Engine {
   std::string find_fault(const StepPlan& plan) const;
   std::string find_row_fault(const StepPlan& plan, std::size_t i) const;
   StepOutcome decode(const StepPlan& plan);
+  Result<std::vector<std::int32_t>> positions_by_cell(std::int32_t sequence) const;
+  std::int32_t scratch_sequence() const { return options_.max_seqs; }
   void commit(const StepPlan& plan);
   void roll_back(const StepPlan& plan);
 
@@ -110,6 +144,7 @@ class Engine {
   std::unique_ptr<Batch> batch_;
   CellLedger cells_;
   SequenceIds ids_;
+  SequenceIds holders_;
   std::vector<const float*> logits_;  // by row of the last step; null for rows without output
 };
 

@@ -72,6 +72,8 @@ Result<EngineOptions> check_options(const EngineOptions& given, const BaseModel&
   GRAFT_RETURN_IF_ERROR(
       check_range("the number of reported rows", options.max_reported_rows, 1, kMaxRows));
   options.max_reported_rows = std::min(options.max_reported_rows, options.n_batch);
+  // libllama counts the scratch sequence too, and aborts when a batch is smaller than that count.
+  options.n_batch = std::max(options.n_batch, options.max_seqs + 1);
   if (options.kv_type == KvType::kQ8_0 &&
       (base.head_dim_k % 32 != 0 || base.head_dim_v % 32 != 0)) {
     return invalid_argument(

@@ -17,7 +17,8 @@ inline constexpr std::int32_t kMaxSequences = 128;  // more cost too much in lib
 struct EngineOptions {
   std::int32_t n_ctx = 4096;   // KV cells shared by all sequences; rounded up to 256
   std::int32_t max_seqs = 16;  // sequences alive at once, 1 .. kMaxSequences
-  std::int32_t n_batch = 512;  // rows of one step at most; >= max_seqs, cut to n_ctx
+  // Rows of one step at most; >= max_seqs (exactly that becomes one more), cut to n_ctx.
+  std::int32_t n_batch = 512;
   std::int32_t n_threads = 0;  // of the compute pool; 0 = one per processor
   // Rows of one step whose logits or states are wanted for other things than the next token (scores
   // of prompts, embeddings); each takes n_vocab floats. Cut to n_batch.

@@ -18,6 +18,7 @@ struct ThreadLog {
   std::string line;
   ggml_log_level level = GGML_LOG_LEVEL_INFO;
   std::string last_error;
+  bool is_silent = false;
 };
 
 ThreadLog& thread_log() {
@@ -27,7 +28,7 @@ ThreadLog& thread_log() {
 
 void end_line(ThreadLog& log) {
   std::string line = std::exchange(log.line, {});
-  if (line.empty()) return;
+  if (line.empty() || log.is_silent) return;
   if (log.level == GGML_LOG_LEVEL_ERROR || log.level == GGML_LOG_LEVEL_WARN) {
     log_warning("llama.cpp: " + line);
     if (log.level == GGML_LOG_LEVEL_ERROR) log.last_error = std::move(line);
@@ -62,6 +63,9 @@ void route_llama_log() {
     ggml_set_abort_callback(on_ggml_abort);
   });
 }
+
+LlamaLogSilence::LlamaLogSilence() { thread_log().is_silent = true; }
+LlamaLogSilence::~LlamaLogSilence() { thread_log().is_silent = false; }
 
 std::string take_llama_error() { return std::exchange(thread_log().last_error, {}); }
 

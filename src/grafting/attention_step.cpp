@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 #include <thread>
+#include <utility>
 
 namespace graft {
 namespace {
@@ -55,6 +57,15 @@ CacheView view_of(const ggml_tensor* cache, int head) {
   return view;
 }
 
+MaskRows mask_rows(const GraphIndex& index, const MaskUse& use) {
+  MaskRows rows;
+  rows.data = static_cast<const std::uint16_t*>(use.mask->data);
+  rows.n_kv = use.mask->ne[0];
+  rows.row_stride = use.mask->nb[1] / sizeof(std::uint16_t);
+  rows.n_rows = static_cast<std::int32_t>(index.n_tokens());
+  return rows;
+}
+
 // ALiBi slope of a query head (Press et al., arXiv:2108.12409), as ggml computes it.
 float alibi_slope(float max_bias, std::int64_t n_heads, std::int64_t head) {
   if (max_bias <= 0.0F) return 1.0F;
@@ -91,17 +102,50 @@ void AttentionStep::learn_positions(const GraphIndex& index) {
   }
 }
 
+void AttentionStep::supply_positions(std::int32_t sequence, std::vector<std::int32_t> positions) {
+  if (positions.empty()) {
+    restored_.erase(sequence);
+  } else {
+    restored_[sequence] = std::move(positions);
+  }
+}
+
+// What `row` sees beside the cells that this graph writes are the sequence's earlier cells.
+bool AttentionStep::learn_from_mask(const GraphIndex& index, const MaskUse& use, std::int32_t row,
+                                    const std::vector<std::int32_t>& positions) {
+  const CacheWrite& write = index.writes[static_cast<std::size_t>(use.table)];
+  const auto* written = static_cast<const std::int64_t*>(write.idxs->data);
+  const MaskRows rows = mask_rows(index, use);
+  std::vector<std::int32_t> cells;
+  VisibleCells::collect(rows.row(row), rows.n_kv, cells);
+  const std::set<std::int64_t> fresh(written, written + write.idxs->ne[0]);
+  std::erase_if(cells, [&](std::int32_t cell) { return fresh.count(cell) > 0; });
+  if (cells.size() != positions.size()) return false;
+  PositionTable& table = tables_[write.cache];
+  for (std::size_t i = 0; i < cells.size(); ++i) table.set(cells[i], positions[i]);
+  return true;
+}
+
+std::string AttentionStep::learn_restored(const GraphIndex& index, const StepPlan& plan) {
+  for (std::size_t row = 0; row < plan.rows.size(); ++row) {
+    const auto restored = restored_.find(plan.rows[row].sequence);
+    if (restored == restored_.end()) continue;
+    for (const MaskUse& use : index.masks) {
+      if (!learn_from_mask(index, use, static_cast<std::int32_t>(row), restored->second)) {
+        return "a restored sequence does not have the cells that were restored";
+      }
+    }
+    restored_.erase(restored);
+  }
+  return "";
+}
+
 void AttentionStep::prepare_mask(const GraphIndex& index, const MaskUse& use, Mask& mask) {
   const CacheWrite& write = index.writes[static_cast<std::size_t>(use.table)];
   const auto* cells = static_cast<const std::int64_t*>(write.idxs->data);
   mask.tensor = use.mask;
   mask.row_cells.assign(cells, cells + write.idxs->ne[0]);
-  MaskRows rows;
-  rows.data = static_cast<const std::uint16_t*>(use.mask->data);
-  rows.n_kv = use.mask->ne[0];
-  rows.row_stride = use.mask->nb[1] / sizeof(std::uint16_t);
-  rows.n_rows = static_cast<std::int32_t>(index.n_tokens());
-  mask.visible.build(rows, mask.row_cells, tables_[write.cache]);
+  mask.visible.build(mask_rows(index, use), mask.row_cells, tables_[write.cache]);
   cut_blocks(mask);
 }
 

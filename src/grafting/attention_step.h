@@ -9,11 +9,13 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "grafting/graph_index.h"
 #include "grafting/kernels/attention_kernel.h"
+#include "grafting/step_plan.h"
 #include "grafting/visible_cells.h"
 
 namespace graft {
@@ -28,6 +30,13 @@ class AttentionStep {
   // Learns the positions of the cells that the graph writes. Must see every graph of the context,
   // also those whose attention ggml computes.
   void learn_positions(const GraphIndex& index);
+
+  // Positions of cells that no graph wrote (see Grafter::supply_positions).
+  void supply_positions(std::int32_t sequence, std::vector<std::int32_t> positions);
+  bool awaits_restored() const { return !restored_.empty(); }
+  // Learns them from the masks of a step with rows of such sequences. Why it could not, or empty.
+  // Requires: the inputs are written and the graph's rows are the plan's.
+  std::string learn_restored(const GraphIndex& index, const StepPlan& plan);
 
   // Finds the visible cells of every mask and cuts the work. Requires: the inputs are written.
   void prepare(const GraphIndex& index);
@@ -79,6 +88,8 @@ class AttentionStep {
     std::vector<AttentionQuery> queries;
   };
 
+  bool learn_from_mask(const GraphIndex& index, const MaskUse& use, std::int32_t row,
+                       const std::vector<std::int32_t>& positions);
   void prepare_mask(const GraphIndex& index, const MaskUse& use, Mask& mask);
   static void cut_blocks(Mask& mask);
   void prepare_node(const AttentionNode& source, Node& node);
@@ -96,7 +107,8 @@ class AttentionStep {
                           const SoftmaxState& state, const float* acc);
 
   std::int32_t n_threads_;
-  std::unordered_map<const ggml_tensor*, PositionTable> tables_;  // by cache tensor
+  std::unordered_map<const ggml_tensor*, PositionTable> tables_;          // by cache tensor
+  std::unordered_map<std::int32_t, std::vector<std::int32_t>> restored_;  // by sequence
   std::vector<std::unique_ptr<Mask>> masks_;
   std::deque<Node> nodes_;
   std::size_t n_nodes_ = 0;

@@ -268,6 +268,11 @@ Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
     stats.n_computes += 1;
   }
   if (options.device == nullptr) attention.learn_positions(index);
+  if (plan != nullptr && attention.awaits_restored()) {
+    if (std::string reason = attention.learn_restored(index, *plan); !reason.empty()) {
+      return refuse(std::move(reason));
+    }
+  }
   static const StepPlan base_only;
   const StepPlan& current = plan != nullptr ? *plan : base_only;
   if (!modules.update_groups(current)) is_emitted = false;
@@ -361,6 +366,10 @@ void Grafter::forget(const ResidentAdapter* adapter) {
   impl_->modules.forget(adapter);
   impl_->emitter->forget(adapter);
   impl_->is_emitted = false;
+}
+
+void Grafter::supply_positions(std::int32_t sequence, std::vector<std::int32_t> positions) {
+  impl_->attention.supply_positions(sequence, std::move(positions));
 }
 
 std::string Grafter::attention_notes() const { return impl_->index.foreign_reason; }

@@ -20,6 +20,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "grafting/site_table.h"
@@ -110,6 +111,11 @@ class Grafter {
   // Forgets what was looked up for an adapter. Must be called before one that took part in a step
   // is destroyed: another could come to live at its address.
   void forget(const ResidentAdapter* adapter);
+
+  // After a state restore: the positions of all cells that `sequence` has, in the order of the
+  // cells. The next step with a row of it learns from its mask which cells those are; until then
+  // the sequence must not change otherwise. An empty list takes the promise back.
+  void supply_positions(std::int32_t sequence, std::vector<std::int32_t> positions);
 
   // Why attention nodes are left to ggml, one line per reason; empty when none are.
   std::string attention_notes() const;

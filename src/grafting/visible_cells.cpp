@@ -33,17 +33,25 @@ std::int64_t count_visible(const std::uint16_t* row, std::int64_t n_kv) {
 
 }  // namespace
 
-// Appends the visible cells of a row in memory order.
-void VisibleCells::extract(const std::uint16_t* row, std::int64_t n_kv) {
+bool VisibleCells::collect(const std::uint16_t* row, std::int64_t n_kv,
+                           std::vector<std::int32_t>& cells) {
+  bool has_bias = false;
   for (std::int64_t i = 0; i < n_kv; i += kSkip) {
     const std::int64_t stop = std::min(n_kv, i + kSkip);
     if (stop - i == kSkip && is_hidden_block(row + i)) continue;
     for (std::int64_t j = i; j < stop; ++j) {
       if (row[j] == kHidden) continue;
-      cells_.push_back(static_cast<std::int32_t>(j));
-      has_bias_ = has_bias_ || (row[j] & 0x7FFF) != 0;
+      cells.push_back(static_cast<std::int32_t>(j));
+      has_bias = has_bias || (row[j] & 0x7FFF) != 0;
     }
   }
+  return has_bias;
+}
+
+// Appends the visible cells of a row in memory order.
+void VisibleCells::extract(const std::uint16_t* row, std::int64_t n_kv) {
+  const bool has_bias = collect(row, n_kv, cells_);
+  has_bias_ = has_bias_ || has_bias;
 }
 
 // Rows belong to one sequence as long as each sees the cell that the row before it writes.

@@ -16,8 +16,8 @@
 
 namespace graft {
 
-// Position of every cell of one cache, learnt from each graph's own inputs. Cells that were never
-// written have no position.
+// Position of every cell of one cache, learnt from each graph's own inputs; those of restored cells
+// are supplied by who restored them. Cells that were never written have no position.
 class PositionTable {
  public:
   static constexpr std::int32_t kUnknown = -1;
@@ -74,6 +74,10 @@ class VisibleCells {
   // `row_cells[r]` is the cell that row r's own key goes to.
   void build(const MaskRows& mask, std::span<const std::int64_t> row_cells,
              const PositionTable& table);
+
+  // Appends the cells that one row of a mask shows, in memory order. True when one has a bias.
+  static bool collect(const std::uint16_t* row, std::int64_t n_kv,
+                      std::vector<std::int32_t>& cells);
 
   std::span<const RowGroup> groups() const { return groups_; }
   std::span<const RowRun> runs() const { return runs_; }

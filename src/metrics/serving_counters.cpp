@@ -39,6 +39,15 @@ ServingSnapshot ServingCounters::snapshot() const {
   snapshot.n_prompt_tokens = read(n_prompt_tokens);
   snapshot.n_generated_tokens = read(n_generated_tokens);
   snapshot.n_preemptions = read(n_preemptions);
+  snapshot.n_prefix_hot_cells = read(n_prefix_hot_cells);
+  snapshot.n_prefix_hot_bytes = read(n_prefix_hot_bytes);
+  snapshot.n_prefix_warm_bytes = read(n_prefix_warm_bytes);
+  snapshot.n_prefix_hot_hits = read(n_prefix_hot_hits);
+  snapshot.n_prefix_warm_hits = read(n_prefix_warm_hits);
+  snapshot.n_prefix_misses = read(n_prefix_misses);
+  snapshot.n_prefix_hot_evictions = read(n_prefix_hot_evictions);
+  snapshot.n_prefix_warm_evictions = read(n_prefix_warm_evictions);
+  snapshot.n_prefix_hit_tokens = read(n_prefix_hit_tokens);
   snapshot.n_steps = read(n_steps_);
   snapshot.n_failed_steps = read(n_failed_steps);
   snapshot.step_time_us = read(step_time_us_);

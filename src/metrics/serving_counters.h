@@ -19,7 +19,10 @@ struct ServingSnapshot {
   std::int64_t n_running = 0;
   std::int64_t n_waiting = 0;
   std::int64_t n_cells = 0;
-  std::int64_t n_free_cells = 0;
+  std::int64_t n_free_cells = 0;  // without those of the prefix cache
+  std::int64_t n_prefix_hot_cells = 0;
+  std::int64_t n_prefix_hot_bytes = 0;
+  std::int64_t n_prefix_warm_bytes = 0;
   bool healthy = true;  // false while the engine fails whole steps
   // Counters.
   std::int64_t n_submitted = 0;
@@ -32,6 +35,13 @@ struct ServingSnapshot {
   std::int64_t n_preemptions = 0;
   std::int64_t n_steps = 0;
   std::int64_t n_failed_steps = 0;  // whose decode failed, retries not counted
+  // Of requests that looked into the prefix cache: by the slowest tier they took tokens from.
+  std::int64_t n_prefix_hot_hits = 0;
+  std::int64_t n_prefix_warm_hits = 0;
+  std::int64_t n_prefix_misses = 0;
+  std::int64_t n_prefix_hot_evictions = 0;
+  std::int64_t n_prefix_warm_evictions = 0;
+  std::int64_t n_prefix_hit_tokens = 0;
   // Time of whole steps.
   std::int64_t step_time_us = 0;
   std::array<std::int64_t, kStepTimeBoundsMs.size() + 1> step_time_counts = {};
@@ -65,6 +75,15 @@ class ServingCounters {
   Counter n_generated_tokens{0};
   Counter n_preemptions{0};
   Counter n_failed_steps{0};
+  Counter n_prefix_hot_cells{0};
+  Counter n_prefix_hot_bytes{0};
+  Counter n_prefix_warm_bytes{0};
+  Counter n_prefix_hot_hits{0};
+  Counter n_prefix_warm_hits{0};
+  Counter n_prefix_misses{0};
+  Counter n_prefix_hot_evictions{0};
+  Counter n_prefix_warm_evictions{0};
+  Counter n_prefix_hit_tokens{0};
 
  private:
   Counter n_steps_{0};

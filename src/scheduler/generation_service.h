@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "core/event.h"
@@ -30,6 +31,9 @@ class GenerationService {
   // kResourceExhausted when the queue is full, kUnavailable when draining. After an error the sink
   // is never called.
   virtual Status submit(Submission submission) = 0;
+  // The choices of one prompt (`n` > 1): equal prompts, attachments and cache rules. They are
+  // accepted all or none, admitted together, and their prompt is computed once. Not empty.
+  virtual Status submit_group(std::vector<Submission> choices);
   // The sink then gets Finished{kCancelled}. Unknown and finished ids are ignored.
   virtual void cancel(RequestId id) = 0;
   // False while the engine fails whole steps.

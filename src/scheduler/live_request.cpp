@@ -118,17 +118,24 @@ void LiveRequest::plan_attachments() {
   }
 }
 
-void LiveRequest::start(std::int32_t sequence) {
+PrefixPath LiveRequest::prefix_path(std::int32_t n_tokens) const {
+  return {prefix_key_.root, tenant(), tokens().first(static_cast<std::size_t>(n_tokens)),
+          prefix_key_.roles};
+}
+
+void LiveRequest::start(std::int32_t sequence, std::int32_t n_shared, std::int32_t n_found) {
   GRAFT_CHECK(n_cached_ == 0 && sequence_ < 0);
   sequence_ = sequence;
+  n_cached_ = n_shared;
   if (std::exchange(was_started_, true)) return;
   started_at_ = Clock::now();
-  const auto n_prompt = static_cast<std::int32_t>(submission_.request.prompt.size());
-  events_.push_back(Started{.n_prompt_tokens = n_prompt});
+  n_found_tokens_ = n_found;
+  events_.push_back(Started{.n_prompt_tokens = n_prompt(), .n_cached_tokens = n_found});
 }
 
 void LiveRequest::preempt() {
   sequence_ = -1;
+  leader_ = nullptr;
   n_cached_ = 0;
   ++n_preemptions_;
 }
@@ -263,10 +270,11 @@ void LiveRequest::finish(FinishReason reason) {
   Finished finished;
   finished.reason = reason;
   finished.text = decoder_.stopped() ? "" : decoder_.finish();
-  finished.n_prompt_tokens = static_cast<std::int32_t>(submission_.request.prompt.size());
+  finished.n_prompt_tokens = n_prompt();
   finished.n_generated_tokens = n_generated_;
   finished.n_preemptions = n_preemptions_;
   finished.timings = timings();
+  finished.n_cached_tokens = n_found_tokens_;
   events_.push_back(std::move(finished));
 }
 

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -21,6 +22,7 @@
 #include "grafting/step_plan.h"
 #include "scheduler/generation_service.h"
 #include "scheduler/policy.h"
+#include "scheduler/prefix_key.h"
 #include "scheduler/prompt_embedding.h"
 #include "scheduler/prompt_scores.h"
 #include "text/constraint.h"
@@ -69,12 +71,30 @@ class LiveRequest {
   // Whether keys and values of its prompt may come from elsewhere: nothing is asked of their rows.
   bool can_reuse_prefix() const { return reported_rows().n == 0; }
 
-  // The request gets a sequence and runs; the first time, Started is published.
-  void start(std::int32_t sequence);
+  // What the prefix cache may know of it. Set before it runs.
+  void set_prefix_key(PrefixKey key) { prefix_key_ = std::move(key); }
+  const std::string& tenant() const { return submission_.tenant; }
+  const PrefixCacheRules& cache_rules() const { return submission_.request.prefix_cache; }
+  const std::vector<RoleRun>& roles() const { return prefix_key_.roles; }
+  PrefixPath prefix_path(std::int32_t n_tokens) const;
+  std::int32_t n_prompt() const {
+    return static_cast<std::int32_t>(submission_.request.prompt.size());
+  }
+
+  // The request gets a sequence with `n_shared` of its tokens and runs; the first time, Started is
+  // published. Of its prompt `n_found` are cached, those that are restored later included.
+  void start(std::int32_t sequence, std::int32_t n_shared, std::int32_t n_found);
   // Its cells are gone; everything is pending again.
   void preempt();
   // `n_tokens` more are cached.
   void advance(std::int32_t n_tokens) { n_cached_ += n_tokens; }
+  // Its cells could not be restored.
+  void lose_cached() { n_cached_ = n_found_tokens_ = 0; }
+
+  // A choice that waits for another one of its group, which computes the prompt of both; null when
+  // it does not. The leader runs as long as anyone follows it.
+  const LiveRequest* leader() const { return leader_; }
+  void follow(const LiveRequest* leader) { leader_ = leader; }
 
   // Chooses the next token from the logits of the last one, without any visible effect.
   void choose(std::span<const float> logits, SampleScratch& scratch);
@@ -119,6 +139,7 @@ class LiveRequest {
   std::int32_t max_tokens_;
   std::vector<PlannedAttachment> attachment_set_;
   std::string attachment_key_;
+  PrefixKey prefix_key_;
   std::unique_ptr<Sampler> sampler_;
   std::unique_ptr<ConstraintState> constraint_;  // null: any text
   StreamDecoder decoder_;
@@ -130,7 +151,9 @@ class LiveRequest {
   std::int32_t n_cached_ = 0;
   std::int32_t n_generated_ = 0;
   std::int32_t n_preemptions_ = 0;
+  std::int32_t n_found_tokens_ = 0;  // of the prompt, when it first ran
   std::int32_t sequence_ = -1;
+  const LiveRequest* leader_ = nullptr;
   bool was_started_ = false;
   std::optional<Result<SampledToken>> choice_;
   std::vector<Event> events_;

@@ -17,6 +17,28 @@ using Clock = LiveRequest::Clock;
 
 Error shutting_down() { return {ErrorCode::kUnavailable, "the server is shutting down", {}}; }
 
+// What could never be admitted is refused at once.
+Status check_group(std::span<const std::unique_ptr<LiveRequest>> group, std::int32_t n_cells,
+                   std::int32_t max_sequences) {
+  if (group.empty()) return internal_error("a group has no choices");
+  const auto n_choices = static_cast<std::int32_t>(group.size());
+  const LiveRequest& first = *group.front();
+  for (const auto& choice : group) {
+    if (!std::ranges::equal(choice->tokens(), first.tokens()) ||
+        choice->attachment_key() != first.attachment_key()) {
+      return internal_error("the choices of a group have different prompts");
+    }
+  }
+  if (n_choices > max_sequences || first.n_tokens() + n_choices - 1 > n_cells) {
+    return invalid_argument(std::to_string(n_choices) +
+                                " choices do not fit: the server computes " +
+                                std::to_string(max_sequences) + " sequences with " +
+                                std::to_string(n_cells) + " tokens at once",
+                            "n");
+  }
+  return {};
+}
+
 // Rows by kind: Pace learns from the difference.
 struct RowCounts {
   std::int32_t n_decode = 0;
@@ -45,7 +67,12 @@ Loop::Loop(Engine& engine, const LoopOptions& options)
       vocabulary_(engine.model().vocabulary()),
       max_sequence_tokens_(engine.max_sequence_tokens()),
       n_state_values_(engine.n_state_values()),
+      n_cells_(engine.cells().n_cells()),
+      max_sequences_(engine.max_sequences()),
+      computed_by_(engine.model().base().digest + ' ' + engine.execution_name()),
+      may_cache_generated_(engine.is_batch_invariant()),
       pace_(options.max_gap_factor),
+      prefix_cache_(engine, options.prefix_cache),
       known_adapters_(
           [&engine](const ResidentAdapter* adapter) { engine.grafter().forget(adapter); }),
       scratch_(static_cast<std::size_t>(engine.n_threads())),
@@ -54,13 +81,19 @@ Loop::Loop(Engine& engine, const LoopOptions& options)
 Loop::~Loop() { stop(std::chrono::milliseconds(0)); }
 
 Status Loop::submit(Submission submission) {
-  const Status status = enqueue(std::move(submission));
-  ServingCounters::add(status ? counters_.n_submitted : counters_.n_rejected);
+  std::vector<Submission> alone;
+  alone.push_back(std::move(submission));
+  return submit_group(std::move(alone));
+}
+
+Status Loop::submit_group(std::vector<Submission> choices) {
+  const auto n_choices = static_cast<std::int64_t>(choices.size());
+  const Status status = enqueue(std::move(choices));
+  ServingCounters::add(status ? counters_.n_submitted : counters_.n_rejected, n_choices);
   return status;
 }
 
-Status Loop::enqueue(Submission submission) {
-  if (draining_) return shutting_down();
+Result<std::unique_ptr<LiveRequest>> Loop::prepare(Submission submission) const {
   GRAFT_ASSIGN_OR_RETURN(
       auto request, LiveRequest::create(std::move(submission), vocabulary_, max_sequence_tokens_));
   if (request->use_of(request->n_tokens() - 1).state && n_state_values_ == 0) {
@@ -69,14 +102,28 @@ Status Loop::enqueue(Submission submission) {
   for (const Attachment& attachment : request->attachments().attachments) {
     GRAFT_RETURN_IF_ERROR(grafter_.check_attachable(*attachment.module->resident));
   }
-  if (n_waiting_.fetch_add(1) >= options_.max_waiting) {
-    --n_waiting_;
+  request->set_prefix_key(make_prefix_key(request->tenant(), request->cache_rules().salt,
+                                          computed_by_, request->attachments()));
+  return request;
+}
+
+Status Loop::enqueue(std::vector<Submission> choices) {
+  if (draining_) return shutting_down();
+  Requests group;
+  for (Submission& choice : choices) {
+    GRAFT_ASSIGN_OR_RETURN(auto request, prepare(std::move(choice)));
+    group.push_back(std::move(request));
+  }
+  GRAFT_RETURN_IF_ERROR(check_group(group, n_cells_, max_sequences_));
+  const auto n_choices = static_cast<std::int32_t>(group.size());
+  if (n_waiting_.fetch_add(n_choices) + n_choices > options_.max_waiting) {
+    n_waiting_ -= n_choices;
     return Error{ErrorCode::kResourceExhausted,
                  "the queue is full (" + std::to_string(options_.max_waiting) + " requests)",
                  {}};
   }
-  Status pushed = inbox_.push(std::move(request));
-  if (!pushed) --n_waiting_;
+  Status pushed = inbox_.push(std::move(group));
+  if (!pushed) n_waiting_ -= n_choices;
   return pushed;
 }
 
@@ -112,13 +159,16 @@ void Loop::run() {
   inbox_.close();
   receive();  // what was submitted meanwhile
   fail_everything(reason);
+  prefix_cache_.clear();
 }
 
 void Loop::serve() {
   while (!is_past_deadline()) {
     if (running_.empty() && waiting_.empty()) {
       if (stopping_ && inbox_.size() == 0) return;
-      if (auto message = inbox_.pop()) take(std::move(*message));
+      if (!prefix_cache_.has_work()) {
+        if (auto message = inbox_.pop()) take(std::move(*message));
+      }
     }
     step();
   }
@@ -129,10 +179,24 @@ void Loop::receive() {
 }
 
 void Loop::take(Message message) {
-  if (auto* request = std::get_if<std::unique_ptr<LiveRequest>>(&message)) {
-    waiting_.push_back(std::move(*request));
+  if (auto* group = std::get_if<Requests>(&message)) {
+    queue(std::move(*group));
   } else if (const auto* cancelled = std::get_if<CancelMessage>(&message)) {
     cancel_now(cancelled->id);
+  }
+}
+
+// Choices that report on their prompt's rows must each compute them.
+void Loop::queue(Requests group) {
+  const LiveRequest& first = *group.front();
+  const bool shares = first.can_reuse_prefix() && first.decides_at(first.n_tokens() - 1);
+  if (shares || group.size() == 1) {
+    waiting_.push_back({std::move(group), {}});
+    return;
+  }
+  for (auto& choice : group) {
+    waiting_.emplace_back();
+    waiting_.back().choices.push_back(std::move(choice));
   }
 }
 
@@ -143,12 +207,16 @@ void Loop::cancel_now(RequestId id) {
     if (!(*found)->is_over()) (*found)->finish(FinishReason::kCancelled);
     return;
   }
-  const auto queued = std::find_if(waiting_.begin(), waiting_.end(), has_id);
-  if (queued == waiting_.end()) return;
-  (*queued)->finish(FinishReason::kCancelled);
-  (*queued)->publish();
-  count_outcome(**queued);
-  waiting_.erase(queued);
+  for (auto group = waiting_.begin(); group != waiting_.end(); ++group) {
+    const auto queued = std::find_if(group->choices.begin(), group->choices.end(), has_id);
+    if (queued == group->choices.end()) continue;
+    (*queued)->finish(FinishReason::kCancelled);
+    (*queued)->publish();
+    count_outcome(**queued);
+    group->choices.erase(queued);
+    if (group->choices.empty()) waiting_.erase(group);
+    return;
+  }
 }
 
 // One step. Nothing of it is visible outside before publish().
@@ -161,66 +229,16 @@ void Loop::step() {
   const RowCounts rows = count_rows(plan.chunks, running_);
   const bool succeeded = plan.chunks.empty() || compute(plan.chunks);
   publish();
+  prefix_cache_.save();
   update_gauges();
   if (plan.chunks.empty()) return;
 
   const auto time = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
   counters_.record_step(time.count());
   if (!succeeded) return;
-  pace_.record(rows.n_decode, rows.n_prefill, static_cast<double>(time.count()) / 1000);
-}
-
-SchedulePlan Loop::plan() {
-  std::vector<RunningView> running;
-  StreamCounts counts;
-  for (const auto& request : running_) {
-    running.push_back({.n_cached = request->n_cached(),
-                       .n_pending = request->n_pending(),
-                       .reported = request->reported_rows()});
-    if (request->n_pending() != 1) continue;
-    counts.n_decode += 1;
-    counts.n_settled += request->n_generated() >= kSettledTokens ? 1 : 0;
-  }
-  std::vector<WaitingView> waiting;
-  const auto n_free = static_cast<std::size_t>(engine_.n_free_sequences());
-  for (std::size_t i = 0; i < std::min(n_free, waiting_.size()); ++i) {
-    waiting.push_back({waiting_[i]->n_tokens(), waiting_[i]->reported_rows()});
-  }
-  counts.n_streams = static_cast<std::int32_t>(running_.size() + waiting.size());
-  PolicyLimits limits;
-  limits.n_rows = options_.max_rows > 0 ? options_.max_rows : engine_.max_rows();
-  limits.n_prefill_beside_decode =
-      options_.n_prefill_beside_decode.value_or(pace_.prefill_share(counts));
-  limits.n_headroom_cells = options_.n_headroom_cells;
-  limits.n_reported_rows = engine_.max_reported_rows();
-  return make_plan({.running = running,
-                    .waiting = waiting,
-                    .n_free_cells = engine_.cells().n_free(),
-                    .n_free_sequences = engine_.n_free_sequences(),
-                    .step = n_steps_++},
-                   limits);
-}
-
-// Gives the plan's requests their sequences and takes back those of preempted ones.
-void Loop::reserve(const SchedulePlan& plan) {
-  for (std::size_t i = 0; i < plan.preempted.size(); ++i) {
-    std::unique_ptr<LiveRequest> youngest = std::move(running_.back());
-    running_.pop_back();
-    engine_.release_sequence(youngest->sequence());
-    youngest->preempt();
-    waiting_.push_front(std::move(youngest));
-    ServingCounters::add(counters_.n_preemptions);
-  }
-  for (std::int32_t i = 0; i < plan.n_admitted; ++i) {
-    std::unique_ptr<LiveRequest> request = std::move(waiting_.front());
-    waiting_.pop_front();
-    const std::optional<std::int32_t> sequence = engine_.acquire_sequence();
-    GRAFT_CHECK(sequence.has_value());
-    if (!request->was_started()) --n_waiting_;
-    known_adapters_.add(request->attachments());
-    request->start(*sequence);
-    running_.push_back(std::move(request));
-  }
+  const double ms = static_cast<double>(time.count()) / 1000;
+  if (rows.n_decode == 0) prefix_cache_.note_prefill(rows.n_prefill, ms);
+  pace_.record(rows.n_decode, rows.n_prefill, ms);
 }
 
 bool Loop::compute(std::span<const PlannedChunk> chunks) {
@@ -257,6 +275,9 @@ void Loop::commit(std::span<const PlannedChunk> chunks) {
     const bool was_decode = request.n_pending() == 1;
     if (!was_decode) ServingCounters::add(counters_.n_prompt_tokens, chunk.n_tokens);
     request.advance(chunk.n_tokens);
+    if (request.n_pending() > 0) continue;
+    if (request.n_generated() == 0) share_prompt(request, outputs);
+    if (request.n_generated() == 0 || !was_decode) cache_cells(request);
   }
   sample(outputs);
   for (const Output& output : outputs) {
@@ -306,12 +327,13 @@ void Loop::publish() {
   for (const auto& request : running_) request->publish();
   for (const auto& request : running_) {
     if (!request->is_over()) continue;
-    engine_.release_sequence(request->sequence());
+    release(*request);
     count_outcome(*request);
   }
   const auto n_over =
       std::erase_if(running_, [](const auto& request) { return request->is_over(); });
   if (n_over > 0) known_adapters_.release_unused();
+  if (n_over > 0) prefix_cache_.drop_unloaded();
   // The thread may now sleep for long; unloaded modules must not wait for it to wake.
   if (running_.empty()) known_adapters_.release_all();
 }
@@ -328,9 +350,19 @@ void Loop::count_outcome(const LiveRequest& request) {
 
 void Loop::update_gauges() {
   ServingCounters::set(counters_.n_running, static_cast<std::int64_t>(running_.size()));
-  ServingCounters::set(counters_.n_waiting, static_cast<std::int64_t>(waiting_.size()));
+  ServingCounters::set(counters_.n_waiting, n_waiting_choices());
   ServingCounters::set(counters_.n_cells, engine_.cells().n_cells());
   ServingCounters::set(counters_.n_free_cells, engine_.cells().n_free());
+  const PrefixCacheStats prefix = prefix_cache_.stats();
+  ServingCounters::set(counters_.n_prefix_hot_cells, prefix.n_hot_cells);
+  ServingCounters::set(counters_.n_prefix_hot_bytes, prefix.n_hot_bytes);
+  ServingCounters::set(counters_.n_prefix_warm_bytes, prefix.n_warm_bytes);
+  ServingCounters::set(counters_.n_prefix_hot_hits, prefix.n_hot_hits);
+  ServingCounters::set(counters_.n_prefix_warm_hits, prefix.n_warm_hits);
+  ServingCounters::set(counters_.n_prefix_misses, prefix.n_misses);
+  ServingCounters::set(counters_.n_prefix_hot_evictions, prefix.n_hot_evictions);
+  ServingCounters::set(counters_.n_prefix_warm_evictions, prefix.n_warm_evictions);
+  ServingCounters::set(counters_.n_prefix_hit_tokens, prefix.n_hit_tokens);
 }
 
 void Loop::fail_everything(const Error& error) {
@@ -338,10 +370,12 @@ void Loop::fail_everything(const Error& error) {
     if (!request->is_over()) request->fail(error);
   }
   publish();
-  for (const auto& request : waiting_) {
-    request->fail(error);
-    request->publish();
-    count_outcome(*request);
+  for (const WaitingGroup& group : waiting_) {
+    for (const auto& request : group.choices) {
+      request->fail(error);
+      request->publish();
+      count_outcome(*request);
+    }
   }
   waiting_.clear();
   update_gauges();

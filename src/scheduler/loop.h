@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "base/mutex.h"
 #include "base/queue.h"
 #include "engine/engine.h"
+#include "engine/prefix_cache.h"
 #include "metrics/serving_counters.h"
 #include "scheduler/generation_service.h"
 #include "scheduler/known_adapters.h"
@@ -38,6 +40,7 @@ struct LoopOptions {
   std::optional<std::int32_t> n_prefill_beside_decode = {};
   std::int32_t n_headroom_cells = 32;  // see PolicyLimits
   std::int32_t max_rows = 0;           // of a step; 0 = what the engine takes
+  PrefixCacheOptions prefix_cache = {};
 };
 
 class Loop final : public GenerationService {
@@ -50,6 +53,7 @@ class Loop final : public GenerationService {
   Loop& operator=(const Loop&) = delete;
 
   Status submit(Submission submission) override;
+  Status submit_group(std::vector<Submission> choices) override;
   void cancel(RequestId id) override;
   bool healthy() const override { return counters_.snapshot().healthy; }
 
@@ -67,7 +71,12 @@ class Loop final : public GenerationService {
     RequestId id = 0;
   };
   struct WakeMessage {};
-  using Message = std::variant<std::unique_ptr<LiveRequest>, CancelMessage, WakeMessage>;
+  // Choices that are admitted together; most have one. `match` is of the last plan.
+  struct WaitingGroup {
+    Requests choices;
+    PrefixMatch match;
+  };
+  using Message = std::variant<Requests, CancelMessage, WakeMessage>;
   // A row with logits: it decides its request's next token, or scores one of the prompt.
   struct Output {
     LiveRequest* request = nullptr;
@@ -76,17 +85,33 @@ class Loop final : public GenerationService {
     std::optional<Result<RowScore>> score = {};
   };
 
-  Status enqueue(Submission submission);
+  Status enqueue(std::vector<Submission> choices);
+  Result<std::unique_ptr<LiveRequest>> prepare(Submission submission) const;
 
   void run();
   void serve() GRAFT_REQUIRES(engine_thread_);
   void receive() GRAFT_REQUIRES(engine_thread_);
   void take(Message message) GRAFT_REQUIRES(engine_thread_);
+  void queue(Requests group) GRAFT_REQUIRES(engine_thread_);
   void cancel_now(RequestId id) GRAFT_REQUIRES(engine_thread_);
 
   void step() GRAFT_REQUIRES(engine_thread_);
   SchedulePlan plan() GRAFT_REQUIRES(engine_thread_);
   void reserve(const SchedulePlan& plan) GRAFT_REQUIRES(engine_thread_);
+  std::int64_t n_waiting_choices() const GRAFT_REQUIRES(engine_thread_);
+  std::vector<RunningView> view_running(StreamCounts& counts) GRAFT_REQUIRES(engine_thread_);
+  std::vector<WaitingView> view_waiting(StreamCounts& counts) GRAFT_REQUIRES(engine_thread_);
+  void preempt_youngest() GRAFT_REQUIRES(engine_thread_);
+  void admit(WaitingGroup group) GRAFT_REQUIRES(engine_thread_);
+  void restore_cells(std::int32_t n_reserved) GRAFT_REQUIRES(engine_thread_);
+  bool is_blocked(const LiveRequest& request) const GRAFT_REQUIRES(engine_thread_);
+  // What the request has computed becomes findable for others.
+  void cache_cells(const LiveRequest& request) GRAFT_REQUIRES(engine_thread_);
+  // Gives the cells of a leader's prompt to those who wait for them.
+  void share_prompt(const LiveRequest& leader, std::vector<Output>& outputs)
+      GRAFT_REQUIRES(engine_thread_);
+  void replace_leader(const LiveRequest& leader) GRAFT_REQUIRES(engine_thread_);
+  void release(const LiveRequest& request) GRAFT_REQUIRES(engine_thread_);
   // Whoever cannot be computed fails alone. False if someone did.
   bool compute(std::span<const PlannedChunk> chunks) GRAFT_REQUIRES(engine_thread_);
   // The outputs of a chunk, whose rows begin at `row` of the step; takes its tapped states.
@@ -114,10 +139,15 @@ class Loop final : public GenerationService {
   const Grafter& grafter_;  // for its immutable site table
   const Vocabulary& vocabulary_;
   const std::int32_t max_sequence_tokens_;
-  const std::int64_t n_state_values_;                  // 0 = the model cannot make embeddings
+  const std::int64_t n_state_values_;  // 0 = the model cannot make embeddings
+  const std::int32_t n_cells_;
+  const std::int32_t max_sequences_;
+  const std::string computed_by_;                      // see make_prefix_key
+  const bool may_cache_generated_;                     // decoding gives the bits of prefilling
   Requests running_ GRAFT_GUARDED_BY(engine_thread_);  // oldest first
-  std::deque<std::unique_ptr<LiveRequest>> waiting_ GRAFT_GUARDED_BY(engine_thread_);
+  std::deque<WaitingGroup> waiting_ GRAFT_GUARDED_BY(engine_thread_);
   Pace pace_ GRAFT_GUARDED_BY(engine_thread_);
+  PrefixCache prefix_cache_ GRAFT_GUARDED_BY(engine_thread_);
   StepBuilder builder_ GRAFT_GUARDED_BY(engine_thread_);
   KnownAdapters known_adapters_ GRAFT_GUARDED_BY(engine_thread_);
   std::vector<SampleScratch> scratch_ GRAFT_GUARDED_BY(engine_thread_);  // one per pool thread

@@ -8,8 +8,11 @@
 // Rules, in this order:
 //  - Every decode row runs in every step. When cells run out the youngest request is preempted, so
 //    the oldest always advances and no two requests can push each other out for ever.
-//  - Waiting requests are admitted strictly in order, so a large one cannot be overtaken; one is
-//    admitted when its tokens fit beside all that the running ones still need.
+//  - Waiting groups are admitted strictly in order, so a large one cannot be overtaken; one is
+//    admitted when its tokens fit beside all that the running ones still need. The choices of a
+//    group (`n` > 1) come in together; the first computes their prompt.
+//  - Cells that only the prefix cache holds count as free: whoever needs them gets them. A request
+//    that takes over cached tokens need not compute them, but then their cells are not free.
 //  - Rows left over prefill. Beside decode rows they are capped by `n_prefill_beside_decode`. Every
 //    other step favours the oldest prompt, the steps between favour the one nearest to its end:
 //    short prompts pass long ones, and long ones still get half of the work.
@@ -34,21 +37,25 @@ struct ReportedRows {
 };
 
 struct RunningView {
-  std::int32_t n_cached = 0;   // cells that preempting it would free
-  std::int32_t n_pending = 1;  // >= 1
+  std::int32_t n_own_cells = 0;  // that preempting it would free
+  std::int32_t n_pending = 1;    // >= 1
   ReportedRows reported = {};
+  bool is_blocked = false;  // it waits for cells or for another's prompt: no rows for it
 };
 
 struct WaitingView {
-  std::int32_t n_tokens = 1;  // to compute, >= 1
+  std::int32_t n_pending = 1;  // tokens to compute or to restore, of the first choice; >= 1
   ReportedRows reported = {};
+  std::int32_t n_choices = 1;
+  std::int32_t n_idle_cells = 0;  // cached cells that it would take over and that count as free now
+  bool is_blocked = false;        // it must wait for cells after it is admitted
 };
 
 struct PolicyView {
   std::span<const RunningView> running;  // oldest first
-  std::span<const WaitingView> waiting;  // the first waiting requests, in order; no more are needed
+  std::span<const WaitingView> waiting;  // the first groups, in order; no more choices are needed
                                          // than sequences are free
-  std::int32_t n_free_cells = 0;
+  std::int32_t n_free_cells = 0;         // those that only the prefix cache holds included
   std::int32_t n_free_sequences = 0;
   std::int64_t step = 0;  // counts up; its parity decides whom the prefill favours
 };
@@ -64,7 +71,7 @@ struct PolicyLimits {
 
 // A run of tokens of one request.
 struct PlannedChunk {
-  std::int32_t request = 0;  // index into `running`; admitted requests follow after the last one
+  std::int32_t request = 0;  // index into `running`; admitted choices follow after the last one
   std::int32_t n_tokens = 0;
 
   friend bool operator==(const PlannedChunk&, const PlannedChunk&) = default;
@@ -72,7 +79,7 @@ struct PlannedChunk {
 
 struct SchedulePlan {
   std::vector<std::int32_t> preempted;  // indices into `running`, youngest first
-  std::int32_t n_admitted = 0;          // from the front of `waiting`
+  std::int32_t n_admitted = 0;          // groups from the front of `waiting`
   std::vector<PlannedChunk> chunks;     // at most one per request, n_rows tokens together
 };
 

@@ -83,6 +83,7 @@ void CollectingSink::add(const Event& event) {
     answer_.text += finished->text;
     answer_.n_generated_tokens = finished->n_generated_tokens;
     answer_.n_preemptions = finished->n_preemptions;
+    answer_.n_cached_tokens = finished->n_cached_tokens;
     has_ended_ = true;
   } else if (const auto* failed = std::get_if<Failed>(&event)) {
     answer_.end = Answer::End::kFailed;
@@ -120,6 +121,20 @@ std::shared_ptr<CollectingSink> ServingRig::submit(GenerationRequest request,
     sink->publish(Failed{status.error()});
   }
   return sink;
+}
+
+std::vector<std::shared_ptr<CollectingSink>> ServingRig::submit_group(
+    const std::vector<GenerationRequest>& choices, const AttachmentSet& attachments) {
+  std::vector<std::shared_ptr<CollectingSink>> sinks;
+  std::vector<Submission> group;
+  for (const GenerationRequest& choice : choices) {
+    sinks.push_back(std::make_shared<CollectingSink>());
+    group.push_back({choice, attachments, sinks.back()});
+  }
+  if (const Status status = loop_->submit_group(std::move(group)); !status) {
+    for (const auto& sink : sinks) sink->publish(Failed{status.error()});
+  }
+  return sinks;
 }
 
 Answer ServingRig::ask(GenerationRequest request, AttachmentSet attachments) {

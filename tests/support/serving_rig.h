@@ -29,6 +29,7 @@ struct Answer {
   std::int32_t n_prompt_tokens = 0;
   std::int32_t n_generated_tokens = 0;
   std::int32_t n_preemptions = 0;
+  std::int32_t n_cached_tokens = 0;
 
   bool same_as(const Answer& other) const {
     return end == other.end && text == other.text && tokens == other.tokens &&
@@ -72,6 +73,10 @@ class ServingRig {
   std::shared_ptr<CollectingSink> submit(GenerationRequest request, AttachmentSet attachments,
                                          CollectingSink::OnEvent on_event = {},
                                          std::shared_ptr<const Constraint> constraint = nullptr);
+
+  // The choices of one prompt, which is computed once.
+  std::vector<std::shared_ptr<CollectingSink>> submit_group(
+      const std::vector<GenerationRequest>& choices, const AttachmentSet& attachments);
 
   Engine& engine() { return *engine_; }
   Loop& loop() { return *loop_; }

@@ -19,8 +19,18 @@ TEST(SequenceIds, GivesTheLowestFreeNumberAndRunsOut) {
   EXPECT_EQ(ids.acquire(), 1);
 }
 
+TEST(SequenceIds, ARangeThatBeginsLater) {
+  SequenceIds ids(2, 254);
+  EXPECT_FALSE(ids.contains(253));
+  EXPECT_EQ(ids.acquire(), 254);
+  EXPECT_EQ(ids.acquire(), 255);
+  EXPECT_EQ(ids.acquire(), std::nullopt);
+  ids.release(254);
+  EXPECT_EQ(ids.acquire(), 254);
+}
+
 TEST(CellLedger, CountsWhatSequencesHold) {
-  CellLedger cells(10, 3);
+  CellLedger cells(10, 3, 3);
   cells.extend(0, 4);
   cells.extend(2, 5);
   EXPECT_EQ(cells.n_free(), 1);
@@ -34,7 +44,7 @@ TEST(CellLedger, CountsWhatSequencesHold) {
 }
 
 TEST(CellLedger, SharedCellsAreFreeWhenTheLastHolderLetsGo) {
-  CellLedger cells(10, 3);
+  CellLedger cells(10, 3, 3);
   cells.extend(0, 6);
   cells.copy(0, 1, 4);
   EXPECT_EQ(cells.n_free(), 4);
@@ -47,8 +57,33 @@ TEST(CellLedger, SharedCellsAreFreeWhenTheLastHolderLetsGo) {
   cells.check_invariants();
 }
 
+TEST(CellLedger, CellsThatNoLiveSequenceHoldsAreIdle) {
+  CellLedger cells(10, 4, 2);  // 2 and 3 only hold
+  cells.extend(0, 6);
+  cells.share(0, 2, 0, 4);
+  EXPECT_EQ(cells.n_idle(), 0);
+  EXPECT_EQ(cells.n_own(0), 6);
+  cells.copy(2, 1, 3);
+  EXPECT_EQ(cells.n_own(0), 3);
+  EXPECT_EQ(cells.n_held_live(2, 0, 4, 2), 3);
+  cells.truncate(0, 0);
+  EXPECT_EQ(cells.n_idle(), 1);
+  EXPECT_EQ(cells.n_free(), 6);
+  EXPECT_EQ(cells.n_held_live(2, 0, 4), 3);
+  cells.truncate(1, 0);
+  EXPECT_EQ(cells.n_idle(), 4);
+  cells.check_invariants();
+  cells.share(2, 3, 0, 2);
+  cells.truncate(2, 0);
+  EXPECT_EQ(cells.n_idle(), 2);
+  cells.truncate(3, 0);
+  EXPECT_EQ(cells.n_idle(), 0);
+  EXPECT_EQ(cells.n_free(), 10);
+  cells.check_invariants();
+}
+
 TEST(CellLedger, InvariantsHoldUnderRandomUse) {
-  CellLedger cells(64, 5);
+  CellLedger cells(64, 5, 3);
   std::mt19937 random(7);
   for (int step = 0; step < 2000; ++step) {
     const auto sequence = static_cast<std::int32_t>(random() % 5);
