@@ -61,18 +61,24 @@ std::int32_t PrefixCache::n_idle(const PrefixMatch& match) const {
   return match.n_hot - engine_.cells().n_held_live(match.holder, 0, match.n_hot);
 }
 
+// Another request's attach() may have taken the match away since it was found.
+bool PrefixCache::share_hot(const PrefixPath& path, std::int32_t sequence) {
+  const HotMatch hot = index_.find(path);
+  if (hot.n_tokens < path.n_tokens()) return false;
+  engine_.share_cells(hot.holder, sequence, 0, path.n_tokens());
+  index_.touch(path);
+  if (engine_.has_window(sequence, path.n_tokens())) return true;
+  // libllama has reused cells that had left the window of the holder's last token.
+  engine_.truncate_sequence(sequence, 0);
+  cut(hot.holder, index_.leaf(hot.holder).begin);
+  return false;
+}
+
 std::int32_t PrefixCache::attach(const PrefixPath& path, const PrefixMatch& match,
                                  std::int32_t sequence) {
-  if (match.n_hot > 0) {
-    engine_.share_cells(match.holder, sequence, 0, match.n_hot);
-    index_.touch(path.first(match.n_hot));
-    if (!engine_.has_window(sequence, match.n_hot)) {
-      // libllama has reused cells that had left the window of this prefix's end.
-      engine_.truncate_sequence(sequence, 0);
-      cut(match.holder, index_.leaf(match.holder).begin);
-      ++stats_.n_misses;
-      return 0;
-    }
+  if (match.n_hot > 0 && !share_hot(path.first(match.n_hot), sequence)) {
+    ++stats_.n_misses;
+    return 0;
   }
   if (match.n_warm_blocks > 0) {
     Restore restore{warm_.use(path, match.n_warm_blocks), 0, 0};

@@ -80,7 +80,8 @@ class PrefixCache {
   // Of the hot tokens of a match, how many lie in cells that no live sequence holds.
   std::int32_t n_idle(const PrefixMatch& match) const;
   // Gives an empty live sequence the hot tokens of a match, and begins to restore the warm ones:
-  // call restore() in every step until it says that it is over. Returns the tokens that it has now.
+  // call restore() in every step until it says that it is over. Returns the tokens that it has now:
+  // the match's hot ones, or none when they are no longer whole.
   std::int32_t attach(const PrefixPath& path, const PrefixMatch& match, std::int32_t sequence);
   // Makes what `sequence` holds findable. Requires: it holds the whole path.
   void insert(const PrefixPath& path, std::int32_t sequence);
@@ -122,6 +123,7 @@ class PrefixCache {
     std::int32_t n_in_block = 0;
   };
 
+  bool share_hot(const PrefixPath& path, std::int32_t sequence);
   std::optional<HotLeaf> cheapest(std::string_view grower, std::int32_t extra,
                                   bool must_free) const;
   std::int32_t n_freed_by(const HotLeaf& leaf) const;

@@ -52,14 +52,6 @@ void preempt_youngest(Draft& draft) {
 
 // The first choice computes the prompt; the others wait for it and then share its cells.
 void add_group(Draft& draft, const WaitingView& group) {
-  draft.rows.push_back({group.n_pending, group.is_blocked});
-  for (std::int32_t i = 1; i < group.n_choices; ++i) draft.rows.push_back({1, true});
-  draft.n_free_cells -= group.n_idle_cells;
-  ++draft.plan.n_admitted;
-}
-
-// The first choice computes the prompt; the others wait for it and then share its cells.
-void add_group(Draft& draft, const WaitingView& group) {
   draft.pending.push_back({group.n_pending, group.reported, group.is_blocked});
   for (std::int32_t i = 1; i < group.n_choices; ++i) draft.pending.push_back({1, {}, true});
   draft.n_free_cells -= group.n_idle_cells;

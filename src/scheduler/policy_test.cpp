@@ -270,103 +270,102 @@ TEST(Policy, DecodeRowsAndTheirShareHoldBesideScoring) {
     const SchedulePlan plan = simulation.step();
     ASSERT_EQ(plan.chunks, (std::vector<PlannedChunk>{{0, 1}, {1, 24}}));
   }
+}
 
-  TEST(Policy, TheChoicesOfAGroupAreAdmittedTogetherAndOneComputesThePrompt) {
-    const std::vector<WaitingView> waiting = {{.n_pending = 20, .n_choices = 3}, {.n_pending = 5}};
-    EXPECT_EQ(make_plan({{}, waiting, 1000, 2, 0}, {}).n_admitted, 0);
-    const SchedulePlan plan = make_plan({{}, waiting, 1000, 4, 0}, {});
-    EXPECT_EQ(plan.n_admitted, 2);
-    EXPECT_EQ(plan.chunks, (std::vector<PlannedChunk>{{0, 20}, {3, 5}}));
-    EXPECT_EQ(make_plan({{}, waiting, 1000, 3, 0}, {}).n_admitted, 1);
-    // Every choice needs a cell of its own behind the prompt.
-    EXPECT_EQ(make_plan({{}, waiting, 21, 4, 0}, {}).n_admitted, 0);
-    EXPECT_EQ(make_plan({{}, waiting, 22, 4, 0}, {}).n_admitted, 1);
-  }
+TEST(Policy, TheChoicesOfAGroupAreAdmittedTogetherAndOneComputesThePrompt) {
+  const std::vector<WaitingView> waiting = {{.n_pending = 20, .n_choices = 3}, {.n_pending = 5}};
+  EXPECT_EQ(make_plan({{}, waiting, 1000, 2, 0}, {}).n_admitted, 0);
+  const SchedulePlan plan = make_plan({{}, waiting, 1000, 4, 0}, {});
+  EXPECT_EQ(plan.n_admitted, 2);
+  EXPECT_EQ(plan.chunks, (std::vector<PlannedChunk>{{0, 20}, {3, 5}}));
+  EXPECT_EQ(make_plan({{}, waiting, 1000, 3, 0}, {}).n_admitted, 1);
+  // Every choice needs a cell of its own behind the prompt.
+  EXPECT_EQ(make_plan({{}, waiting, 21, 4, 0}, {}).n_admitted, 0);
+  EXPECT_EQ(make_plan({{}, waiting, 22, 4, 0}, {}).n_admitted, 1);
+}
 
-  TEST(Policy, TakingOverCachedCellsMakesThemNoLongerFree) {
-    const std::vector<WaitingView> waiting = {{.n_pending = 10, .n_idle_cells = 90}};
-    EXPECT_EQ(make_plan({{}, waiting, 99, 4, 0}, {}).n_admitted, 0);
-    const SchedulePlan plan = make_plan({{}, waiting, 100, 4, 0}, {});
-    EXPECT_EQ(plan.chunks, (std::vector<PlannedChunk>{{0, 10}}));
-  }
+TEST(Policy, TakingOverCachedCellsMakesThemNoLongerFree) {
+  const std::vector<WaitingView> waiting = {{.n_pending = 10, .n_idle_cells = 90}};
+  EXPECT_EQ(make_plan({{}, waiting, 99, 4, 0}, {}).n_admitted, 0);
+  const SchedulePlan plan = make_plan({{}, waiting, 100, 4, 0}, {});
+  EXPECT_EQ(plan.chunks, (std::vector<PlannedChunk>{{0, 10}}));
+}
 
-  TEST(Policy, BlockedRequestsGetNoRowsButKeepTheirPlace) {
-    const std::vector<RunningView> running = {
-        {50, 1}, {10, 40, {}, true}, {0, 1, {}, true}, {30, 7}};
-    const SchedulePlan plan = make_plan({running, {}, 100, 0, 0}, {});
-    EXPECT_EQ(plan.chunks, (std::vector<PlannedChunk>{{0, 1}, {3, 7}}));
-    const std::vector<WaitingView> waiting = {{.n_pending = 9, .is_blocked = true}};
-    EXPECT_EQ(make_plan({{}, waiting, 100, 1, 0}, {}).n_admitted, 1);
-    EXPECT_TRUE(make_plan({{}, waiting, 100, 1, 0}, {}).chunks.empty());
-  }
+TEST(Policy, BlockedRequestsGetNoRowsButKeepTheirPlace) {
+  const std::vector<RunningView> running = {{50, 1}, {10, 40, {}, true}, {0, 1, {}, true}, {30, 7}};
+  const SchedulePlan plan = make_plan({running, {}, 100, 0, 0}, {});
+  EXPECT_EQ(plan.chunks, (std::vector<PlannedChunk>{{0, 1}, {3, 7}}));
+  const std::vector<WaitingView> waiting = {{.n_pending = 9, .is_blocked = true}};
+  EXPECT_EQ(make_plan({{}, waiting, 100, 1, 0}, {}).n_admitted, 1);
+  EXPECT_TRUE(make_plan({{}, waiting, 100, 1, 0}, {}).chunks.empty());
+}
 
-  TEST(Policy, EverythingFinishesUnderRandomLoad) {
-    for (unsigned seed = 1; seed <= 20; ++seed) {
-      std::mt19937 random(seed);
-      PolicyLimits limits;
-      limits.n_prefill_beside_decode = 8;
-      limits.n_rows = 64;
-      limits.n_reported_rows = 1 + static_cast<std::int32_t>(seed);
-      PolicySimulation simulation(300, 16, limits);
-      int n_submitted = 0;
-      for (int step = 0; step < 4000 && (n_submitted < 60 || !simulation.idle()); ++step) {
-        if (n_submitted < 60 && random() % 4 == 0) {
-          const auto n_prompt = static_cast<std::int32_t>(1 + random() % 150);
-          if (random() % 3 == 0) {
-            simulation.submit_scored(n_submitted++, n_prompt);
-          } else {
-            simulation.submit(n_submitted++, n_prompt,
-                              static_cast<std::int32_t>(1 + random() % 140));
-          }
+TEST(Policy, EverythingFinishesUnderRandomLoad) {
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    std::mt19937 random(seed);
+    PolicyLimits limits;
+    limits.n_prefill_beside_decode = 8;
+    limits.n_rows = 64;
+    limits.n_reported_rows = 1 + static_cast<std::int32_t>(seed);
+    PolicySimulation simulation(300, 16, limits);
+    int n_submitted = 0;
+    for (int step = 0; step < 4000 && (n_submitted < 60 || !simulation.idle()); ++step) {
+      if (n_submitted < 60 && random() % 4 == 0) {
+        const auto n_prompt = static_cast<std::int32_t>(1 + random() % 150);
+        if (random() % 3 == 0) {
+          simulation.submit_scored(n_submitted++, n_prompt);
+        } else {
+          simulation.submit(n_submitted++, n_prompt, static_cast<std::int32_t>(1 + random() % 140));
         }
-        simulation.step();
-        if (HasFatalFailure()) return;
       }
-      EXPECT_EQ(simulation.finished().size(), 60U) << "seed " << seed;
+      simulation.step();
+      if (HasFatalFailure()) return;
     }
+    EXPECT_EQ(simulation.finished().size(), 60U) << "seed " << seed;
   }
+}
 
-  TEST(Pace, FillsASmallStepBeforeItKnowsAnything) {
-    EXPECT_EQ(Pace(2).prefill_share({1, 1, 1}), 31);
-  }
+TEST(Pace, FillsASmallStepBeforeItKnowsAnything) {
+  EXPECT_EQ(Pace(2).prefill_share({1, 1, 1}), 31);
+}
 
-  TEST(Pace, KeepsTheGapUnderTheFactor) {
-    Pace pace(2);
-    for (int i = 0; i < 50; ++i) pace.record(8, 0, 20);
-    for (int i = 0; i < 50; ++i) pace.record(8, 16, 20 + 16 * 1.0);
-    EXPECT_EQ(pace.prefill_share({8, 8, 8}),
-              16);  // 20 ms for prompt rows of 1 ms: 24 is the rung below
-    Pace generous(10);
-    for (int i = 0; i < 50; ++i) generous.record(8, 0, 20);
-    for (int i = 0; i < 50; ++i) generous.record(8, 16, 36);
-    EXPECT_EQ(generous.prefill_share({8, 8, 8}), 120);
-  }
+TEST(Pace, KeepsTheGapUnderTheFactor) {
+  Pace pace(2);
+  for (int i = 0; i < 50; ++i) pace.record(8, 0, 20);
+  for (int i = 0; i < 50; ++i) pace.record(8, 16, 20 + 16 * 1.0);
+  EXPECT_EQ(pace.prefill_share({8, 8, 8}),
+            16);  // 20 ms for prompt rows of 1 ms: 24 is the rung below
+  Pace generous(10);
+  for (int i = 0; i < 50; ++i) generous.record(8, 0, 20);
+  for (int i = 0; i < 50; ++i) generous.record(8, 16, 36);
+  EXPECT_EQ(generous.prefill_share({8, 8, 8}), 120);
+}
 
-  TEST(Pace, NeverStopsPrefillAndSurvivesAHiccup) {
-    Pace pace(2);
-    for (int i = 0; i < 50; ++i) pace.record(1, 0, 1);
-    for (int i = 0; i < 50; ++i) pace.record(1, 8, 100);
-    EXPECT_EQ(pace.prefill_share({1, 1, 1}), 7);
-    Pace steady(2);
-    for (int i = 0; i < 50; ++i) steady.record(1, 0, 10);
-    for (int i = 0; i < 50; ++i) steady.record(1, 32, 20);
-    EXPECT_EQ(steady.prefill_share({1, 1, 1}), 31);
-    steady.record(1, 0, 10000);
-    EXPECT_LE(steady.prefill_share({1, 1, 1}), 64);
-  }
+TEST(Pace, NeverStopsPrefillAndSurvivesAHiccup) {
+  Pace pace(2);
+  for (int i = 0; i < 50; ++i) pace.record(1, 0, 1);
+  for (int i = 0; i < 50; ++i) pace.record(1, 8, 100);
+  EXPECT_EQ(pace.prefill_share({1, 1, 1}), 7);
+  Pace steady(2);
+  for (int i = 0; i < 50; ++i) steady.record(1, 0, 10);
+  for (int i = 0; i < 50; ++i) steady.record(1, 32, 20);
+  EXPECT_EQ(steady.prefill_share({1, 1, 1}), 31);
+  steady.record(1, 0, 10000);
+  EXPECT_LE(steady.prefill_share({1, 1, 1}), 64);
+}
 
-  TEST(Pace, StreamsThatWillDecodeSoonCountAsIfTheyDid) {
-    Pace pace(2);
-    for (int i = 0; i < 50; ++i) pace.record(1, 0, 5);
-    for (int i = 0; i < 50; ++i) pace.record(1, 16, 5 + 16 * 0.5);
-    EXPECT_EQ(pace.prefill_share({1, 1, 1}), 7);
-    EXPECT_EQ(pace.prefill_share({8, 4, 4}), 12);   // 2 * (5 + 4 * 0.5) - 5 = 9 ms: 16 of 22 rows
-    EXPECT_EQ(pace.prefill_share({8, 1, 1}), 191);  // seven wait, one decodes: 192 of 229 rows
-    EXPECT_EQ(pace.prefill_share({8, 4, 0}), 508);  // the burst goes first
-    EXPECT_EQ(pace.prefill_share({8, 4, 2}), 44);   // 2 * 2 * 7 - 5 = 23 ms: 48 of 50 rows
-    for (int i = 0; i < 50; ++i) pace.record(8, 0, 12);
-    EXPECT_EQ(pace.prefill_share({8, 4, 4}), 28);  // 2 * (12 + 4 * 0.5) - 12 = 16 ms: 32 of 36 rows
-  }
+TEST(Pace, StreamsThatWillDecodeSoonCountAsIfTheyDid) {
+  Pace pace(2);
+  for (int i = 0; i < 50; ++i) pace.record(1, 0, 5);
+  for (int i = 0; i < 50; ++i) pace.record(1, 16, 5 + 16 * 0.5);
+  EXPECT_EQ(pace.prefill_share({1, 1, 1}), 7);
+  EXPECT_EQ(pace.prefill_share({8, 4, 4}), 12);   // 2 * (5 + 4 * 0.5) - 5 = 9 ms: 16 of 22 rows
+  EXPECT_EQ(pace.prefill_share({8, 1, 1}), 191);  // seven wait, one decodes: 192 of 229 rows
+  EXPECT_EQ(pace.prefill_share({8, 4, 0}), 508);  // the burst goes first
+  EXPECT_EQ(pace.prefill_share({8, 4, 2}), 44);   // 2 * 2 * 7 - 5 = 23 ms: 48 of 50 rows
+  for (int i = 0; i < 50; ++i) pace.record(8, 0, 12);
+  EXPECT_EQ(pace.prefill_share({8, 4, 4}), 28);  // 2 * (12 + 4 * 0.5) - 12 = 16 ms: 32 of 36 rows
+}
 
 }  // namespace
 }  // namespace graft

@@ -156,6 +156,7 @@ TEST_F(PrefixCacheTest, CachedAnswersAreTheColdOnesInAnyCompany) {
     for (const std::int32_t n_ctx : {2048, 256}) {
       RigOptions tight = options(true, n_ctx);
       tight.loop.n_headroom_cells = 0;
+      tight.loop.prefix_cache.max_hot_cells = n_ctx / 2;
       ServingRig rig(*model_, tight);
       expect_same(expected, answer_together(rig, mix, seed), "seed " + std::to_string(seed));
       EXPECT_GT(rig.loop().counters().n_prefix_hot_hits, 0);
@@ -186,14 +187,14 @@ TEST_F(PrefixCacheTest, WarmBlocksComeBackBehindHotOnesAndFromLittleMemory) {
   RigOptions tight = warm_options(64);
   tight.engine.n_ctx = 256;
   tight.loop.n_headroom_cells = 0;
-  tight.loop.prefix_cache.max_warm_bytes = 1 << 18;  // evicts there too
+  tight.loop.prefix_cache.max_warm_bytes = 1 << 15;  // evicts there too
   ServingRig rig(*model_, tight);
   for (std::uint32_t seed = 1; seed <= 3; ++seed) {
     expect_same(expected, answer_together(rig, mix, seed), "seed " + std::to_string(seed));
   }
   EXPECT_GT(rig.loop().counters().n_prefix_warm_hits, 0);
   EXPECT_GT(rig.loop().counters().n_prefix_warm_evictions, 0);
-  EXPECT_LE(rig.loop().counters().n_prefix_warm_bytes, 1 << 18);
+  EXPECT_LE(rig.loop().counters().n_prefix_warm_bytes, 1 << 15);
   expect_all_free(rig);
 }
 
@@ -240,12 +241,14 @@ TEST_F(PrefixCacheTest, TheSameNameWithNewContentIsAnotherModule) {
   };
   ServingRig rig(*model_, options(true));
   ServingRig cold(*model_, options(false));
-  rig.ask(ask_for(prompt), with(renamed(module(1))));
-  const Answer other = rig.ask(ask_for(prompt), with(renamed(module(2))));
+  const auto old_content = module(1);
+  const auto new_content = module(2);
+  rig.ask(ask_for(prompt), with(renamed(old_content)));
+  const Answer other = rig.ask(ask_for(prompt), with(renamed(new_content)));
   EXPECT_EQ(other.n_cached_tokens, 0);
-  EXPECT_TRUE(other.same_as(cold.ask(ask_for(prompt), with(module(2)))));
+  EXPECT_TRUE(other.same_as(cold.ask(ask_for(prompt), with(new_content))));
   // The same content under another name is the same.
-  EXPECT_EQ(rig.ask(ask_for(prompt), with(module(2))).n_cached_tokens, 79);
+  EXPECT_EQ(rig.ask(ask_for(prompt), with(new_content)).n_cached_tokens, 79);
 }
 
 TEST_F(PrefixCacheTest, EntriesGoWithTheModuleTheyDependOn) {
