@@ -332,7 +332,7 @@ void Engine::share_cells(std::int32_t from, std::int32_t to, std::int32_t begin,
 }
 
 bool Engine::has_window(std::int32_t sequence, std::int32_t n_tokens) const {
-  if (!model_.facts().has_sliding_window) return true;
+  if (!has_sliding_window()) return true;
   const std::int32_t window = llama_model_n_swa(model_.handle());
   const std::int32_t first = llama_memory_seq_pos_min(llama_get_memory(context_.get()), sequence);
   return first >= 0 && first <= std::max(0, n_tokens - window);
@@ -346,7 +346,8 @@ std::int32_t Engine::max_sequence_tokens() const {
 void Engine::check_invariants() const {
   cells_.check_invariants();
   llama_memory_t memory = llama_get_memory(context_.get());
-  for (std::int32_t sequence = 0; sequence < kAllSequences; ++sequence) {
+  const std::int32_t n_compared = has_sliding_window() ? options_.max_seqs : kAllSequences;
+  for (std::int32_t sequence = 0; sequence < n_compared; ++sequence) {
     GRAFT_CHECK(llama_memory_seq_pos_max(memory, sequence) == cells_.length(sequence) - 1);
   }
 }

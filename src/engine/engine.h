@@ -77,8 +77,9 @@ class Engine {
   // release_sequence().
   std::optional<std::int32_t> acquire_holder() { return holders_.acquire(); }
   std::int32_t n_holders() const { return holders_.capacity(); }
+  bool has_sliding_window() const { return model_.facts().has_sliding_window; }
   // Whether libllama still has all positions that a row behind `n_tokens` of them would see. It may
-  // drop those outside of a sliding window.
+  // drop those outside of a sliding window. Requires: what it has of the sequence has no holes.
   bool has_window(std::int32_t sequence, std::int32_t n_tokens) const;
 
   // Cells as bytes (engine_state.cpp). Whether this context can do it: one window, our attention.
@@ -115,7 +116,8 @@ class Engine {
   // Runs `work(ith, nth)` on the compute pool, the caller included, and waits.
   void run_parallel(const std::function<void(int, int)>& work) { grafter_->run_parallel(work); }
 
-  // Our account against itself and against libllama's view of each sequence.
+  // Our account against itself and against libllama's view of each sequence, holders left out where
+  // a sliding window lets libllama drop their last positions.
   void check_invariants() const;
 
  private:

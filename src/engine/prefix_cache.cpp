@@ -176,10 +176,15 @@ void PrefixCache::insert(const PrefixPath& whole, std::int32_t sequence) {
     if (!index_.has_holder(holder)) engine_.release_sequence(holder);
     return;
   }
-  if (!match.ends_leaf && match.n_tokens > 0) {
+  std::int32_t n_held = match.n_tokens;
+  if (engine_.has_sliding_window()) {
+    // A sequence keeps its last positions alone for certain: what two of them keep may have a hole.
+    if (match.ends_leaf) engine_.truncate_sequence(holder, 0);
+    n_held = 0;
+  } else if (!match.ends_leaf && match.n_tokens > 0) {
     engine_.share_cells(match.holder, holder, 0, match.n_tokens);
   }
-  engine_.share_cells(sequence, holder, match.n_tokens, path.n_tokens());
+  engine_.share_cells(sequence, holder, n_held, path.n_tokens());
   index_.insert(path, holder);
 }
 

@@ -188,7 +188,11 @@ void Loop::replace_leader(const LiveRequest& leader) {
                           !prefix_cache_.is_restoring(leader.sequence());
     const std::int32_t n_shared = is_whole ? std::min(leader.n_cached(), next->n_tokens() - 1) : 0;
     engine_.copy_sequence(leader.sequence(), next->sequence(), n_shared);
-    next->advance(n_shared);
+    if (n_shared > 0 && engine_.has_window(next->sequence(), n_shared)) {
+      next->advance(n_shared);
+    } else {
+      engine_.truncate_sequence(next->sequence(), 0);
+    }
   }
 }
 

@@ -317,6 +317,7 @@ TEST(PrefixSlidingWindow, CachedAnswersAreTheColdOnes) {
   expect_same(expected, answer_together(rig, mix, 1), "together");
   EXPECT_GT(rig.loop().counters().n_prefix_hot_hits, 0);
   rig.stop();
+  rig.engine().check_invariants();
   EXPECT_EQ(rig.engine().cells().n_free(), 256);
 }
 
