@@ -141,10 +141,11 @@ void PrefixCache::make_room(std::int32_t n_cells) {
   }
 }
 
-// Lets go of leaves until `n_new` cells more are not far above the limit: save() brings the rest
-// below it, with time to copy. False when the tenant has no right to that much.
+// Lets go of leaves until `n_new` cells more are within the limit, or twice that where a warm tier
+// waits: save() brings them below it in the next steps, copied. False when the tenant has no right
+// to that much.
 bool PrefixCache::shrink_for(std::string_view tenant, std::int32_t n_new) {
-  const std::int32_t slack = options_.max_warm_bytes > 0 ? options_.max_hot_cells / 4 : 0;
+  const std::int32_t slack = options_.max_warm_bytes > 0 ? options_.max_hot_cells : 0;
   while (index_.n_cells() + n_new > options_.max_hot_cells + slack) {
     const std::optional<HotLeaf> victim = cheapest(tenant, n_new, false);
     if (!victim) return false;
