@@ -148,6 +148,7 @@ TEST_F(PrefixCacheTest, AConversationGoesOnFromItsGeneratedTokens) {
 
 TEST_F(PrefixCacheTest, CachedAnswersAreTheColdOnesInAnyCompany) {
   const Modules modules = {module(1), module(2), module(3)};
+  std::int64_t n_hits = 0;
   for (std::uint32_t seed = 1; seed <= 3; ++seed) {
     const auto mix = sharing_mix(modules, seed, 60);
     ServingRig cold(*model_, options(false));
@@ -159,10 +160,11 @@ TEST_F(PrefixCacheTest, CachedAnswersAreTheColdOnesInAnyCompany) {
       tight.loop.prefix_cache.max_hot_cells = n_ctx / 2;
       ServingRig rig(*model_, tight);
       expect_same(expected, answer_together(rig, mix, seed), "seed " + std::to_string(seed));
-      EXPECT_GT(rig.loop().counters().n_prefix_hot_hits, 0);
+      n_hits += rig.loop().counters().n_prefix_hot_hits;
       expect_all_free(rig);
     }
   }
+  EXPECT_GT(n_hits, 10);
 }
 
 TEST_F(PrefixCacheTest, WhatWasCopiedOutAndBackGivesTheSameBits) {
