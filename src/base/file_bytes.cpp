@@ -9,22 +9,10 @@
 #include <cstring>
 #include <utility>
 
+#include "base/descriptor.h"
+
 namespace graft {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 std::string system_message(int code) { return std::strerror(code); }
 
@@ -72,14 +60,20 @@ FileBytes::~FileBytes() {
 
 Result<std::vector<std::byte>> read_file(const std::string& path, std::uint64_t max_bytes) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  GRAFT_ASSIGN_OR_RETURN(const std::size_t size, checked_size(file.get(), path, max_bytes));
+  return read_open_file(file.get(), path, max_bytes);
+}
+
+Result<std::vector<std::byte>> read_open_file(int fd, const std::string& shown,
+                                              std::uint64_t max_bytes) {
+  GRAFT_ASSIGN_OR_RETURN(const std::size_t size, checked_size(fd, shown, max_bytes));
   std::vector<std::byte> bytes(size);
   std::size_t done = 0;
   while (done < size) {
-    const ssize_t n = ::read(file.get(), bytes.data() + done, size - done);
+    const ssize_t n = ::pread(fd, bytes.data() + done, size - done, static_cast<off_t>(done));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0)
-      return data_corrupt("'" + path + "' ended after " + std::to_string(done) + " bytes");
+    if (n <= 0) {
+      return data_corrupt("'" + shown + "' ended after " + std::to_string(done) + " bytes");
+    }
     done += static_cast<std::size_t>(n);
   }
   return bytes;

@@ -34,4 +34,8 @@ class FileBytes {
 // The whole file in memory of our own. Errors as FileBytes::open.
 Result<std::vector<std::byte>> read_file(const std::string& path, std::uint64_t max_bytes);
 
+// The same of an open file, from its beginning; `shown` is its name in messages. Keeps `fd` open.
+Result<std::vector<std::byte>> read_open_file(int fd, const std::string& shown,
+                                              std::uint64_t max_bytes);
+
 }  // namespace graft

@@ -16,6 +16,9 @@ namespace graft {
 struct ModuleVersion {
   std::string name;  // as registered; unique among live modules
   std::string path;  // where it was loaded from
+  // llama-server's adapter id: from registration on it belongs to the name, also when the version
+  // is replaced, and no other module ever gets it. -1 = not registered.
+  std::int64_t id = -1;
   std::int64_t created_unix_s = 0;
   std::shared_ptr<const Adapter> description;       // without factor bytes once resident
   std::shared_ptr<const ResidentAdapter> resident;  // what kernels read

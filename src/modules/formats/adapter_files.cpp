@@ -7,7 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/file_bytes.h"
 #include "base/sha256.h"
 #include "modules/formats/peft_config.h"
 
@@ -39,9 +38,8 @@ Error pickle_refused(const std::string& path) {
                        "safe_serialization=True)");
 }
 
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
+bool is_there(const FileSource& source, const fs::path& path) {
+  return source.kind(path.string()) != FileSource::Kind::kAbsent;
 }
 
 void add_to_digest(Sha256& hash, std::string_view name, std::span<const std::byte> content) {
@@ -56,17 +54,11 @@ void add_to_digest(Sha256& hash, std::string_view name, std::span<const std::byt
 }
 
 // The only sub-directory with an adapter_config.json: how PEFT saves an adapter with a name.
-Result<fs::path> find_named_adapter(const fs::path& directory) {
+Result<fs::path> find_named_adapter(const FileSource& source, const fs::path& directory) {
+  GRAFT_ASSIGN_OR_RETURN(const auto names, source.names_in(directory.string(), kMaxEntries));
   std::vector<fs::path> found;
-  std::error_code error;
-  fs::directory_iterator entries(directory, error);
-  std::size_t n_entries = 0;
-  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
-    if (++n_entries > kMaxEntries) break;
-    if (is_there(entries->path() / kConfigName)) found.push_back(entries->path());
-  }
-  if (error) {
-    return not_found("cannot look through '" + directory.string() + "': " + error.message());
+  for (const std::string& name : names) {
+    if (is_there(source, directory / name / kConfigName)) found.push_back(directory / name);
   }
   if (found.size() == 1) return found.front();
   if (found.empty()) {
@@ -78,31 +70,32 @@ Result<fs::path> find_named_adapter(const fs::path& directory) {
                           " adapters; name one of them, such as '" + found.front().string() + "'");
 }
 
-Status check_weights_present(const fs::path& directory) {
-  if (is_there(directory / kWeightsName)) return {};
-  if (is_there(directory / "adapters.safetensors")) {
+Status check_weights_present(const FileSource& source, const fs::path& directory) {
+  if (is_there(source, directory / kWeightsName)) return {};
+  if (is_there(source, directory / "adapters.safetensors")) {
     return not_supported("MLX LoRA is not supported yet ('" + directory.string() +
                          "' has adapters.safetensors)");
   }
   for (const char* name : {"adapter_model.bin", "adapter_model.pt", "adapter_model.pth"}) {
-    if (is_there(directory / name)) return pickle_refused((directory / name).string());
+    if (is_there(source, directory / name)) return pickle_refused((directory / name).string());
   }
   return not_found("'" + directory.string() + "' has no " + kWeightsName);
 }
 
-Result<AdapterFiles> open_peft_directory(fs::path directory) {
-  if (!is_there(directory / kConfigName)) {
-    if (is_there(directory / "adapters.safetensors"))
-      return check_weights_present(directory).error();
-    GRAFT_ASSIGN_OR_RETURN(directory, find_named_adapter(directory));
+Result<AdapterFiles> open_peft_directory(const FileSource& source, fs::path directory) {
+  if (!is_there(source, directory / kConfigName)) {
+    if (is_there(source, directory / "adapters.safetensors")) {
+      return check_weights_present(source, directory).error();
+    }
+    GRAFT_ASSIGN_OR_RETURN(directory, find_named_adapter(source, directory));
   }
-  GRAFT_RETURN_IF_ERROR(check_weights_present(directory));
+  GRAFT_RETURN_IF_ERROR(check_weights_present(source, directory));
   AdapterFiles files;
   files.format = AdapterFormat::kPeft;
   GRAFT_ASSIGN_OR_RETURN(files.config,
-                         read_file((directory / kConfigName).string(), kMaxPeftConfigBytes));
+                         source.read((directory / kConfigName).string(), kMaxPeftConfigBytes));
   const std::string weights = (directory / kWeightsName).string();
-  GRAFT_ASSIGN_OR_RETURN(files.weights, read_file(weights, kMaxAdapterFileBytes));
+  GRAFT_ASSIGN_OR_RETURN(files.weights, source.read(weights, kMaxAdapterFileBytes));
   if (is_pickle(files.weights)) return pickle_refused(weights);
   Sha256 hash;
   add_to_digest(hash, kConfigName, files.config);
@@ -111,10 +104,10 @@ Result<AdapterFiles> open_peft_directory(fs::path directory) {
   return files;
 }
 
-Result<AdapterFiles> open_single_file(const std::string& path) {
+Result<AdapterFiles> open_single_file(const FileSource& source, const std::string& path) {
   AdapterFiles files;
   files.format = AdapterFormat::kGguf;
-  GRAFT_ASSIGN_OR_RETURN(files.weights, read_file(path, kMaxAdapterFileBytes));
+  GRAFT_ASSIGN_OR_RETURN(files.weights, source.read(path, kMaxAdapterFileBytes));
   if (is_pickle(files.weights)) return pickle_refused(path);
   if (!starts_with(files.weights, "GGUF")) {
     const std::string name = fs::path(path).filename().string();
@@ -134,12 +127,11 @@ Result<AdapterFiles> open_single_file(const std::string& path) {
 
 }  // namespace
 
-Result<AdapterFiles> open_adapter_files(const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) return not_found("'" + path + "' does not exist");
-  if (fs::is_directory(status)) return open_peft_directory(path);
-  return open_single_file(path);
+Result<AdapterFiles> open_adapter_files(const FileSource& source, const std::string& path) {
+  const FileSource::Kind kind = source.kind(path);
+  if (kind == FileSource::Kind::kAbsent) return not_found("'" + path + "' does not exist");
+  if (kind == FileSource::Kind::kDirectory) return open_peft_directory(source, path);
+  return open_single_file(source, path);
 }
 
 }  // namespace graft

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "modules/formats/file_source.h"
 
 namespace graft {
 
@@ -27,6 +28,6 @@ struct AdapterFiles {
 
 // `path` is a PEFT directory (or the parent of a single one) or a GGUF file.
 // Errors: kNotFound, kNotSupported by name, kInvalidArgument with the way out.
-Result<AdapterFiles> open_adapter_files(const std::string& path);
+Result<AdapterFiles> open_adapter_files(const FileSource& source, const std::string& path);
 
 }  // namespace graft

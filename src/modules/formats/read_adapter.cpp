@@ -33,9 +33,10 @@ Result<Adapter> bind(const AdapterFiles& files, const std::string& path, const B
   return bind_peft_lora(config, file, base);
 }
 
-Result<std::shared_ptr<const Adapter>> read_checked(const std::string& path,
+Result<std::shared_ptr<const Adapter>> read_checked(const FileSource& source,
+                                                    const std::string& path,
                                                     const BaseModel& base) {
-  GRAFT_ASSIGN_OR_RETURN(const AdapterFiles files, open_adapter_files(path));
+  GRAFT_ASSIGN_OR_RETURN(const AdapterFiles files, open_adapter_files(source, path));
   GRAFT_ASSIGN_OR_RETURN(Adapter adapter, bind(files, path, base));
   adapter.digest = files.digest;
   return std::shared_ptr<const Adapter>(std::make_shared<Adapter>(std::move(adapter)));
@@ -100,7 +101,7 @@ void summarise_gguf(const GgufFile& file, AdapterSummary& summary) {
 }
 
 Result<AdapterSummary> inspect_checked(const std::string& path) {
-  GRAFT_ASSIGN_OR_RETURN(const AdapterFiles files, open_adapter_files(path));
+  GRAFT_ASSIGN_OR_RETURN(const AdapterFiles files, open_adapter_files(PlainFiles(), path));
   AdapterSummary summary;
   summary.digest = files.digest;
   summary.n_bytes = files.config.size() + files.weights.size();
@@ -123,8 +124,14 @@ Error out_of_memory(const std::string& path) {
 
 Result<std::shared_ptr<const Adapter>> read_adapter(const std::string& path,
                                                     const BaseModel& base) {
+  return read_adapter(PlainFiles(), path, base);
+}
+
+Result<std::shared_ptr<const Adapter>> read_adapter(const FileSource& source,
+                                                    const std::string& path,
+                                                    const BaseModel& base) {
   try {
-    return read_checked(path, base);
+    return read_checked(source, path, base);
   } catch (const std::bad_alloc&) {
     return out_of_memory(path);
   }

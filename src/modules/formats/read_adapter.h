@@ -10,12 +10,15 @@
 #include "base/result.h"
 #include "modules/adapter.h"
 #include "modules/base_model.h"
+#include "modules/formats/file_source.h"
 
 namespace graft {
 
 // Errors: kNotFound; kNotSupported, naming what the adapter needs ("DoRA is not supported yet");
 // kInvalidArgument when it does not fit the base; kDataCorrupt; kResourceExhausted.
 Result<std::shared_ptr<const Adapter>> read_adapter(const std::string& path, const BaseModel& base);
+Result<std::shared_ptr<const Adapter>> read_adapter(const FileSource& source,
+                                                    const std::string& path, const BaseModel& base);
 
 struct TensorSummary {
   std::string name;

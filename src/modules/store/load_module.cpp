@@ -87,15 +87,21 @@ Result<std::shared_ptr<const ModuleVersion>> load_module(const ModuleSource& sou
   GRAFT_RETURN_IF_ERROR(check_module_name(source.name));
   auto adapter = read_adapter(source.path, base);
   if (!adapter) return about_module(source, std::move(adapter).error());
+  auto resident = ResidentAdapter::pack(*adapter, precision);
+  if (!resident) return about_module(source, std::move(resident).error());
+  return make_version(source, **adapter, std::move(*resident));
+}
+
+std::shared_ptr<const ModuleVersion> make_version(const ModuleSource& source,
+                                                  const Adapter& adapter,
+                                                  std::shared_ptr<const ResidentAdapter> resident) {
   auto version = std::make_shared<ModuleVersion>();
   version->name = source.name;
   version->path = source.path;
   version->created_unix_s = now_unix_s();
-  version->description = without_factor_bytes(**adapter);
-  auto resident = ResidentAdapter::pack(*adapter, precision);
-  if (!resident) return about_module(source, std::move(resident).error());
-  version->resident = std::move(*resident);
-  return std::shared_ptr<const ModuleVersion>(std::move(version));
+  version->description = without_factor_bytes(adapter);
+  version->resident = std::move(resident);
+  return version;
 }
 
 }  // namespace graft

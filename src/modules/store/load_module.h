@@ -27,6 +27,11 @@ Result<std::shared_ptr<const ModuleVersion>> load_module(const ModuleSource& sou
                                                          const BaseModel& base,
                                                          Precision precision);
 
+// The version that a resident copy of `adapter` makes under a name.
+std::shared_ptr<const ModuleVersion> make_version(const ModuleSource& source,
+                                                  const Adapter& adapter,
+                                                  std::shared_ptr<const ResidentAdapter> resident);
+
 // `error` with the module and its file in front, unless the message names the file already.
 Error about_module(const ModuleSource& source, Error error);
 

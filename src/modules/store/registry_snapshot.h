@@ -13,8 +13,10 @@ namespace graft {
 struct RegistrySnapshot {
   // Names of the base model; the first is the one reported. Never empty.
   std::vector<std::string> base_names;
-  // In the order of registration: the position is llama-server's adapter id.
+  // In the order of registration, each under its own ModuleVersion::id.
   std::vector<std::shared_ptr<const ModuleVersion>> modules;
+  // What shapes a request that names no module; empty unless an administrator has set it.
+  AttachmentSet default_attachments;
 };
 
 }  // namespace graft
