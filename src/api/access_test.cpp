@@ -130,11 +130,11 @@ TEST_F(AccessTest, ForbiddenModulesDoNotExist) {
   ApiKey some = make_key("user");
   some.modules = {"formal"};
   set_keys({some, make_key("all")});
-  // By name, by list, by position, by version: as if it were not there, near names included.
+  // By name, by list, by id, by version: as if it were not there, near names included.
   for (const std::string& body :
        {std::string(R"("model":"pirate")"), std::string(R"("model":"pirate@aaaaaa")"),
         std::string(R"("model":"base:pirate")"), std::string(R"("modules":[{"name":"pirate"}])"),
-        std::string(R"("lora":[{"id":1}])")}) {
+        std::string(R"("lora":[{"id":0}])")}) {
     const std::string request = R"({"prompt":"hi",)" + body + "}";
     EXPECT_EQ(call("all-key", "POST", "/v1/completions", request).status, 200) << body;
     const HttpResponse refused = call("user-key", "POST", "/v1/completions", request);

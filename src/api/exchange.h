@@ -21,6 +21,8 @@ struct HttpRequest {
   std::string target;           // path and query, as sent
   std::vector<Header> headers;  // names in lower case
   std::string body;
+  // It has waited for modules; what is unknown now stays unknown.
+  bool modules_awaited = false;
 
   // The first header of that name, or "". Requires: `name` in lower case.
   std::string_view header(std::string_view name) const {
@@ -30,6 +32,10 @@ struct HttpRequest {
     return {};
   }
 };
+
+// A body that says it is something else than JSON is not guessed at; a browser could send it
+// without asking.
+bool is_json_body(const HttpRequest& request);
 
 // A whole answer; or, in Output, the head of one whose body follows in pieces.
 struct HttpResponse {
@@ -52,6 +58,7 @@ struct Output {
   std::string bytes;                    // next piece of the streamed body
   bool end = false;                     // the streamed body is complete
   bool broken = false;                  // give up: reset the connection
+  std::unique_ptr<HttpRequest> again;   // nothing was said yet: answer this request anew
 };
 
 class Exchange {

@@ -6,8 +6,8 @@
 #include "api/answer_shape.h"
 #include "api/event_inbox.h"
 #include "api/generation_exchange.h"
+#include "api/module_choice.h"
 #include "api/routes.h"
-#include "router/resolve.h"
 
 namespace graft::api {
 namespace {
@@ -17,20 +17,6 @@ using TokenLists = std::vector<std::vector<TokenId>>;
 std::int64_t unix_seconds() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::seconds>(now).count();
-}
-
-// A body that says it is something else than JSON is not guessed at; a browser could send it
-// without asking.
-bool is_json_body(const HttpRequest& request) {
-  const std::string_view type = request.header("content-type");
-  if (type.empty()) return true;
-  const std::string_view media = type.substr(0, type.find(';'));
-  std::string lower;
-  for (const char c : media) {
-    if (c != ' ') lower.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c);
-  }
-  return lower == "application/json" ||
-         (lower.starts_with("application/") && lower.ends_with("+json"));
 }
 
 Result<TokenLists> tokenize(const PromptBuilder& builder, const GenerationCall& call) {
@@ -165,9 +151,9 @@ std::vector<Header> answer_headers(const RouteCall& route, const Submission& com
 
 Answer generate(const RouteCall& route, const GenerationCall& call) {
   Service& service = route.service;
-  const auto registry = route.registry();
-  const auto resolution = resolve(*registry, call.model, call.modules);
-  if (!resolution) return error_response(resolution.error());
+  auto chosen = choose_modules(route, call.model, call.modules);
+  if (auto* answer = std::get_if<Answer>(&chosen)) return std::move(*answer);
+  const Resolution& resolution = std::get<Resolution>(chosen);
   auto constraint = compile_constraint(service.parts(), call);
   if (!constraint) return error_response(constraint.error());
   const auto prompts = tokenize(service.parts().prompts, call);
@@ -179,13 +165,13 @@ Answer generate(const RouteCall& route, const GenerationCall& call) {
   limits.wake_on_tokens = call.stream;
   const auto inbox = std::make_shared<EventInbox>(limits, route.waker);
   Submission common;
-  common.attachments = resolution->attachments;
+  common.attachments = resolution.attachments;
   common.constraint = std::move(*constraint);
   auto ids = submit_all(route, call, *prompts, common, inbox);
   if (!ids) return error_response(ids.error());
   return std::make_shared<GenerationExchange>(
       service.parts().generation, inbox, std::move(ids).value(),
-      make_shape(service, call, *prompts, *resolution), call.stream, answer_headers(route, common));
+      make_shape(service, call, *prompts, resolution), call.stream, answer_headers(route, common));
 }
 
 using ParseFunction = Result<GenerationCall> (*)(std::string_view, const ModelFacts&);

@@ -58,12 +58,12 @@ class Prescan {
 
 }  // namespace
 
-Result<Json> parse_request_json(std::string_view body) {
+namespace {
+
+Result<Json> parse(std::string_view body) {
   GRAFT_RETURN_IF_ERROR(Prescan(body).run());
   try {
-    Json parsed = Json::parse(body);
-    if (!parsed.is_object()) return invalid_argument("The body must be a JSON object.");
-    return parsed;
+    return Json::parse(body);
   } catch (const Json::parse_error& error) {
     return invalid_argument("The body is not valid JSON: error near byte " +
                             std::to_string(error.byte) + ".");
@@ -73,6 +73,20 @@ Result<Json> parse_request_json(std::string_view body) {
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kResourceExhausted, "There is no memory for the request.", {}};
   }
+}
+
+}  // namespace
+
+Result<Json> parse_request_json(std::string_view body) {
+  GRAFT_ASSIGN_OR_RETURN(Json parsed, parse(body));
+  if (!parsed.is_object()) return invalid_argument("The body must be a JSON object.");
+  return parsed;
+}
+
+Result<Json> parse_request_array(std::string_view body) {
+  GRAFT_ASSIGN_OR_RETURN(Json parsed, parse(body));
+  if (!parsed.is_array()) return invalid_argument("The body must be a JSON array.");
+  return parsed;
 }
 
 }  // namespace graft::api

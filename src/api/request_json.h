@@ -16,5 +16,7 @@ constexpr int kMaxJsonValues = 1 << 20;  // a parsed value takes some ten times 
 
 // The body as a JSON object. Errors: kInvalidArgument saying what is wrong and where.
 Result<Json> parse_request_json(std::string_view body);
+// The body as a JSON array, under the same limits.
+Result<Json> parse_request_array(std::string_view body);
 
 }  // namespace graft::api

@@ -20,6 +20,12 @@ constexpr Route kRoutes[] = {
     {"GET", "/models", Role::kInference, false, false, answer_models},
     {"GET", "/v1/models/*", Role::kInference, false, false, answer_model},
     {"GET", "/models/*", Role::kInference, false, false, answer_model},
+    {"POST", "/v1/load_lora_adapter", Role::kAdmin, true, true, answer_load_adapter},
+    {"POST", "/v1/unload_lora_adapter", Role::kAdmin, true, true, answer_unload_adapter},
+    {"POST", "/load_lora_adapter", Role::kAdmin, true, true, answer_load_adapter},
+    {"POST", "/unload_lora_adapter", Role::kAdmin, true, true, answer_unload_adapter},
+    {"GET", "/lora-adapters", Role::kInference, false, false, answer_list_adapters},
+    {"POST", "/lora-adapters", Role::kAdmin, true, true, answer_set_scales},
     {"GET", "/health", Role::kOpen, false, false, answer_health},
     {"GET", "/v1/health", Role::kOpen, false, false, answer_health},
     {"GET", "/version", Role::kOpen, false, false, answer_version},
@@ -59,6 +65,54 @@ HttpResponse wrong_method(const std::vector<std::string_view>& allowed) {
   return response;
 }
 
+std::variant<RouteMatch, HttpResponse> find_plain_route(std::string_view method,
+                                                        std::string_view path) {
+  std::vector<std::string_view> allowed;
+  for (const Route& route : kRoutes) {
+    std::string_view tail;
+    if (!matches(route, path, tail)) continue;
+    if (route.method != method) {
+      allowed.push_back(route.method);
+      continue;
+    }
+    RouteMatch match;
+    match.route = &route;
+    if (!decode_path(tail, match.path_tail)) return unknown_path();
+    return match;
+  }
+  if (!allowed.empty()) return wrong_method(allowed);
+  return unknown_path();
+}
+
+// `path` is what follows "/m/". A name has one part or two; the first that leaves a route behind it
+// is meant, since a part may itself be called "v1".
+std::variant<RouteMatch, HttpResponse> find_module_route(std::string_view method,
+                                                         std::string_view path) {
+  std::variant<RouteMatch, HttpResponse> result = unknown_path();
+  std::size_t end = 0;
+  for (int n_parts = 1; n_parts <= 2; ++n_parts) {
+    end = path.find('/', end + (n_parts == 1 ? 0 : 1));
+    if (end == std::string_view::npos) break;
+    const std::string_view rest = path.substr(end);
+    if (!rest.starts_with("/v1/")) continue;
+    auto found = find_plain_route(method, rest);
+    auto* match = std::get_if<RouteMatch>(&found);
+    if (match == nullptr) {
+      if (std::get<HttpResponse>(found).status == 405) result = std::move(found);
+      continue;
+    }
+    const std::string_view name = path.substr(0, end);
+    // An encoded slash would move the border between the parts.
+    const bool decoded = !name.empty() && name.front() != '/' && name.back() != '/' &&
+                         decode_path(name, match->module) &&
+                         std::count(name.begin(), name.end(), '/') ==
+                             std::count(match->module.begin(), match->module.end(), '/');
+    if (!decoded || match->route->role != Role::kInference) return unknown_path();
+    return found;
+  }
+  return result;
+}
+
 }  // namespace
 
 std::span<const Route> routes() { return kRoutes; }
@@ -84,20 +138,11 @@ std::variant<RouteMatch, HttpResponse> find_route(std::string_view method,
                                                   std::string_view target) {
   const std::string_view path = target.substr(0, target.find_first_of("?#"));
   if (method == "HEAD") method = "GET";  // http/ leaves the body out
-  std::vector<std::string_view> allowed;
-  for (const Route& route : kRoutes) {
-    std::string_view tail;
-    if (!matches(route, path, tail)) continue;
-    if (route.method != method) {
-      allowed.push_back(route.method);
-      continue;
-    }
-    RouteMatch match{&route, {}};
-    if (!decode_path(tail, match.path_tail)) return unknown_path();
-    return match;
+  constexpr std::string_view kModulePrefix = "/m/";
+  if (path.starts_with(kModulePrefix)) {
+    return find_module_route(method, path.substr(kModulePrefix.size()));
   }
-  if (!allowed.empty()) return wrong_method(allowed);
-  return unknown_path();
+  return find_plain_route(method, path);
 }
 
 }  // namespace graft::api

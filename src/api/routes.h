@@ -18,8 +18,9 @@ namespace graft::api {
 struct RouteCall {
   Service& service;
   const HttpRequest& request;
-  const std::string& path_tail;   // decoded rest of the path, for routes that end in "/*"
-  const std::string& request_id;  // echoed as x-request-id
+  const std::string& path_tail;    // decoded rest of the path, for routes that end in "/*"
+  const std::string& path_module;  // NAME of /m/NAME/v1/..., decoded; "" without
+  const std::string& request_id;   // echoed as x-request-id
   const std::shared_ptr<Waker>& waker;
   const Caller& caller;
 
@@ -46,9 +47,12 @@ std::span<const Route> routes();
 struct RouteMatch {
   const Route* route = nullptr;
   std::string path_tail;
+  std::string module;
 };
 
-// Errors: 404 for unknown paths, 405 with Allow for known ones with another method.
+// Inference routes below /v1 are also found below /m/NAME, where NAME names a module and may have a
+// namespace (/m/team/task/v1/...). Errors: 404 for unknown paths, 405 with Allow for known ones
+// with another method.
 std::variant<RouteMatch, HttpResponse> find_route(std::string_view method, std::string_view target);
 
 // %XX decoded. False for broken escapes, NUL and what is not UTF-8.
@@ -59,6 +63,10 @@ Answer answer_chat_completions(const RouteCall& call);  // generation_routes.cpp
 Answer answer_completions(const RouteCall& call);
 Answer answer_models(const RouteCall& call);  // model_routes.cpp
 Answer answer_model(const RouteCall& call);
+Answer answer_load_adapter(const RouteCall& call);  // adapter_routes.cpp
+Answer answer_unload_adapter(const RouteCall& call);
+Answer answer_list_adapters(const RouteCall& call);
+Answer answer_set_scales(const RouteCall& call);
 Answer answer_health(const RouteCall& call);  // status_routes.cpp
 Answer answer_version(const RouteCall& call);
 

@@ -95,7 +95,7 @@ Answer Service::answer(const HttpRequest& request, const std::shared_ptr<Waker>&
 std::variant<Service::Way, HttpResponse> Service::find_way(const HttpRequest& request) const {
   auto found = find_route(request.method, request.target);
   if (auto* response = std::get_if<HttpResponse>(&found)) return std::move(*response);
-  auto& [route, path_tail] = std::get<RouteMatch>(found);
+  auto& [route, path_tail, path_module] = std::get<RouteMatch>(found);
 
   auto admission = admit(*keys_.get(), route->role, request);
   if (auto* refusal = std::get_if<HttpResponse>(&admission)) return std::move(*refusal);
@@ -105,17 +105,19 @@ std::variant<Service::Way, HttpResponse> Service::find_way(const HttpRequest& re
   if ((state == State::kLoading && needs_model) || (state != State::kReady && route->when_ready)) {
     return not_ready(state);
   }
-  return Way{route, std::move(path_tail), std::move(std::get<Caller>(admission))};
+  return Way{route, std::move(path_tail), std::move(path_module),
+             std::move(std::get<Caller>(admission))};
 }
 
 Answer Service::dispatch(const HttpRequest& request, const std::string& request_id,
                          const std::shared_ptr<Waker>& waker) {
   auto found = find_way(request);
   if (auto* refusal = std::get_if<HttpResponse>(&found)) return std::move(*refusal);
-  const auto& [route, path_tail, caller] = std::get<Way>(found);
+  const auto& [route, path_tail, path_module, caller] = std::get<Way>(found);
   auto place = route->heavy ? take_place(caller) : KeyPermit(nullptr);
   if (auto* refusal = std::get_if<HttpResponse>(&place)) return std::move(*refusal);
-  Answer answer = route->function({*this, request, path_tail, request_id, waker, caller});
+  Answer answer =
+      route->function({*this, request, path_tail, path_module, request_id, waker, caller});
   return hold(std::move(answer), std::move(std::get<KeyPermit>(place)));
 }
 

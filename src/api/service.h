@@ -22,7 +22,8 @@
 #include "api/keys/key_ring.h"
 #include "api/prompt_builder.h"
 #include "base/snapshot.h"
-#include "router/registry_snapshot.h"
+#include "modules/store/module_store.h"
+#include "modules/store/registry_snapshot.h"
 #include "scheduler/generation_service.h"
 #include "text/constraint.h"
 
@@ -36,6 +37,7 @@ struct ServiceParts {
   const PromptBuilder& prompts;
   ModelFacts facts;
   const ConstraintCompiler* constraints = nullptr;  // null: no constrained answers
+  ModuleStore* modules = nullptr;                   // null: no module is loaded while serving
 };
 
 class Service {
@@ -77,6 +79,7 @@ class Service {
   struct Way {
     const Route* route = nullptr;
     std::string path_tail;
+    std::string path_module;
     Caller caller;
   };
   std::variant<Way, HttpResponse> find_way(const HttpRequest& request) const;

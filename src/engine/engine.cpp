@@ -339,8 +339,11 @@ bool Engine::has_window(std::int32_t sequence, std::int32_t n_tokens) const {
 }
 
 std::int32_t Engine::max_sequence_tokens() const {
-  const std::int32_t n_train = model_.facts().n_ctx_train;
-  return n_train > 0 ? std::min(n_train, options_.n_ctx) : options_.n_ctx;
+  std::int32_t most = options_.n_ctx;
+  for (const std::int32_t limit : {options_.n_seq_tokens, model_.facts().n_ctx_train}) {
+    if (limit > 0) most = std::min(most, limit);
+  }
+  return most;
 }
 
 void Engine::check_invariants() const {

@@ -101,7 +101,7 @@ class Engine {
   std::int32_t max_rows() const { return options_.n_batch; }
   // Outputs of one step beside one per sequence.
   std::int32_t max_reported_rows() const { return options_.max_reported_rows; }
-  // The longest sequence: the model's training context, or all cells if those are fewer.
+  // The longest sequence: the least of the option, the model's training context and all cells.
   std::int32_t max_sequence_tokens() const;
   std::int32_t n_threads() const { return options_.n_threads; }
   // Whether the bits of a row's keys, values and logits depend on its own past alone, for every

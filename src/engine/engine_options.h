@@ -15,8 +15,9 @@ enum class KvType : std::uint8_t { kF16, kF32, kQ8_0 };
 inline constexpr std::int32_t kMaxSequences = 128;  // more cost too much in libllama's mask
 
 struct EngineOptions {
-  std::int32_t n_ctx = 4096;   // KV cells shared by all sequences; rounded up to 256
-  std::int32_t max_seqs = 16;  // sequences alive at once, 1 .. kMaxSequences
+  std::int32_t n_ctx = 4096;      // KV cells shared by all sequences; rounded up to 256
+  std::int32_t n_seq_tokens = 0;  // limit of one sequence; 0 = none but the model's
+  std::int32_t max_seqs = 16;     // sequences alive at once, 1 .. kMaxSequences
   // Rows of one step at most; >= max_seqs (exactly that becomes one more), cut to n_ctx.
   std::int32_t n_batch = 512;
   std::int32_t n_threads = 0;  // of the compute pool; 0 = one per processor

@@ -228,6 +228,10 @@ void Connection::begin_answer() {
     on_answer(answer_or_error(context_.service, request, waker_));
     return;
   }
+  prepare(std::move(request));
+}
+
+void Connection::prepare(api::HttpRequest request) {
   auto job = std::make_unique<AnswerJob>(shared_from_this(), std::move(request));
   if (Status status = context_.pool.submit(std::move(job)); !status) {
     send_whole(api::error_response(status.error()));
@@ -264,6 +268,11 @@ void Connection::poll(bool idle) {
   if (output.whole != nullptr) {
     exchange_ = nullptr;
     send_whole(*output.whole);
+    return;
+  }
+  if (output.again != nullptr) {
+    exchange_ = nullptr;
+    prepare(std::move(*output.again));
     return;
   }
   if (output.head != nullptr) send_head(*output.head);

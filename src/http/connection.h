@@ -75,6 +75,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void advance();
   bool refuse_early();
   void begin_answer();
+  void prepare(api::HttpRequest request);
   void on_answer(api::Answer answer);
   void poll(bool idle);
   void send_whole(const api::HttpResponse& response);

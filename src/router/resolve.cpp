@@ -18,11 +18,6 @@ using ModulePointer = std::shared_ptr<const ModuleVersion>;
 
 constexpr std::size_t kMinDigestPrefix = 4;
 
-bool is_base(const RegistrySnapshot& registry, std::string_view name) {
-  return std::find(registry.base_names.begin(), registry.base_names.end(), name) !=
-         registry.base_names.end();
-}
-
 // Names appear in error messages: printable, and not longer than a line.
 std::string quoted(std::string_view name) {
   constexpr std::size_t kMaxShown = 100;
@@ -55,6 +50,25 @@ ModulePointer find_exact(const RegistrySnapshot& registry, std::string_view name
   return nullptr;
 }
 
+ModulePointer find_id(const RegistrySnapshot& registry, std::int64_t id) {
+  for (const ModulePointer& module : registry.modules) {
+    if (id >= 0 && module->id == id) return module;
+  }
+  return nullptr;
+}
+
+// Ids keep their meaning when other modules are unloaded, so there may be gaps.
+Error unknown_id(const RegistrySnapshot& registry, std::int64_t id, std::string param) {
+  constexpr std::size_t kMaxListed = 20;
+  std::string message = "There is no module with id " + std::to_string(id) + "; ";
+  if (registry.modules.empty()) message += "no module is loaded";
+  for (std::size_t i = 0; i < std::min(registry.modules.size(), kMaxListed); ++i) {
+    message += (i == 0 ? "there are: " : ", ") + std::to_string(registry.modules[i]->id);
+  }
+  if (registry.modules.size() > kMaxListed) message += ", ...";
+  return {ErrorCode::kNotFound, message + ".", std::move(param)};
+}
+
 bool is_digest_prefix(std::string_view text) {
   return text.size() >= kMinDigestPrefix &&
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
@@ -85,15 +99,8 @@ std::string_view without_base_prefix(const RegistrySnapshot& registry, std::stri
 Result<ModulePointer> find_choice(const RegistrySnapshot& registry, const ModuleChoice& choice,
                                   const std::string& param) {
   if (choice.index) {
-    const auto n_modules = static_cast<std::int64_t>(registry.modules.size());
-    if (*choice.index < 0 || *choice.index >= n_modules) {
-      return Error{ErrorCode::kNotFound,
-                   "There is no module with id " + std::to_string(*choice.index) + "; " +
-                       (n_modules == 0 ? std::string("no module is loaded.")
-                                       : "ids are 0 to " + std::to_string(n_modules - 1) + "."),
-                   param};
-    }
-    return registry.modules[static_cast<std::size_t>(*choice.index)];
+    if (ModulePointer module = find_id(registry, *choice.index)) return module;
+    return unknown_id(registry, *choice.index, param);
   }
   const std::string_view name = without_base_prefix(registry, choice.name);
   if (ModulePointer module = find_module(registry, name)) return module;
@@ -124,11 +131,26 @@ Result<AttachmentSet> attach_choices(const RegistrySnapshot& registry,
 
 }  // namespace
 
+std::string_view module_name_in(const RegistrySnapshot& registry, std::string_view reference) {
+  if (reference.empty() || is_base_name(registry, reference)) return {};
+  const std::string_view name = without_base_prefix(registry, reference);
+  return name.substr(0, name.rfind('@'));
+}
+
+bool is_base_name(const RegistrySnapshot& registry, std::string_view name) {
+  return std::find(registry.base_names.begin(), registry.base_names.end(), name) !=
+         registry.base_names.end();
+}
+
 Result<Resolution> resolve(const RegistrySnapshot& registry, const std::string& model,
                            std::span<const ModuleChoice> choices) {
   Resolution resolution;
   resolution.model = model.empty() ? registry.base_names.front() : model;
-  if (model.empty() || is_base(registry, model)) {
+  if (model.empty() || is_base_name(registry, model)) {
+    if (choices.empty()) {
+      resolution.attachments = registry.default_attachments;
+      return resolution;
+    }
     GRAFT_ASSIGN_OR_RETURN(resolution.attachments, attach_choices(registry, choices));
     return resolution;
   }

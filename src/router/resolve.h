@@ -5,11 +5,12 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "core/request.h"
 #include "modules/module_version.h"
-#include "router/registry_snapshot.h"
+#include "modules/store/registry_snapshot.h"
 
 namespace graft {
 
@@ -22,10 +23,17 @@ struct Resolution {
 
 // `model` is a base name, a module name, `name@` with the first hex digits of the version's digest,
 // or `base:name`; "" means the base. `choices` attach further modules and need a base in `model`.
-// A scale of 0 leaves a module out. Errors: kNotFound for unknown names, kInvalidArgument for
+// Without a module name and without choices the registry's default attachments act; a scale of 0
+// leaves a module out. Errors: kNotFound for unknown names, kInvalidArgument for
 // duplicates, contradictions and scales that are not finite or beyond kMaxModuleScale.
 Result<Resolution> resolve(const RegistrySnapshot& registry, const std::string& model,
                            std::span<const ModuleChoice> choices);
+
+// The name of the module that a reference of one of these forms names, registered or not; "" for a
+// base name.
+std::string_view module_name_in(const RegistrySnapshot& registry, std::string_view reference);
+
+bool is_base_name(const RegistrySnapshot& registry, std::string_view name);
 
 // The digest of a version's content, 64 hex digits.
 inline const std::string& digest_of(const ModuleVersion& version) {

@@ -9,11 +9,12 @@
 namespace graft {
 namespace {
 
-std::shared_ptr<const ModuleVersion> module_version(std::string name, char digit) {
+std::shared_ptr<const ModuleVersion> module_version(std::string name, char digit, std::int64_t id) {
   auto adapter = std::make_shared<Adapter>();
   adapter->digest = std::string(64, digit);
   auto version = std::make_shared<ModuleVersion>();
   version->name = std::move(name);
+  version->id = id;
   version->description = std::move(adapter);
   return version;
 }
@@ -22,7 +23,7 @@ class ResolveTest : public testing::Test {
  protected:
   ResolveTest() {
     registry_.base_names = {"SmolLM2", "base"};
-    registry_.modules = {module_version("pirate", 'a'), module_version("team/formal", 'b')};
+    registry_.modules = {module_version("pirate", 'a', 0), module_version("team/formal", 'b', 1)};
   }
 
   Result<Resolution> by_model(const std::string& model) { return resolve(registry_, model, {}); }
@@ -54,6 +55,15 @@ TEST_F(ResolveTest, EveryFormOfAModuleNameAttachesIt) {
   }
 }
 
+TEST_F(ResolveTest, TheNameInsideAReference) {
+  for (const char* reference : {"new", "new@abcd", "base:new", "SmolLM2:new@abcd1234"}) {
+    EXPECT_EQ(module_name_in(registry_, reference), "new") << reference;
+  }
+  EXPECT_EQ(module_name_in(registry_, "team/new@abcd"), "team/new");
+  EXPECT_EQ(module_name_in(registry_, "base"), "");
+  EXPECT_EQ(module_name_in(registry_, ""), "");
+}
+
 TEST_F(ResolveTest, UnknownNamesAreNeverTheBase) {
   for (const char* name : {"pirat", "Pirate", "pirate@bbbb", "pirate@", "pirate@aa", "pirate@AAAA",
                            "other:pirate", "base:", ":pirate", "base:base", "@aaaa", " base"}) {
@@ -81,7 +91,32 @@ TEST_F(ResolveTest, ScaleZeroDetaches) {
   EXPECT_TRUE(result->attachments.empty());
 }
 
-TEST_F(ResolveTest, IdsArePositions) {
+TEST_F(ResolveTest, IdsKeepTheirMeaningWhenAModuleGoes) {
+  registry_.modules.erase(registry_.modules.begin());
+  const auto result = by_list({{"", 1, 0.5F}});
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->attachments.attachments[0].module->name, "team/formal");
+  const auto gone = by_list({{"", 0, 1.0F}});
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().message, "There is no module with id 0; there are: 1.");
+  registry_.modules.push_back(module_version("unregistered", 'c', -1));
+  EXPECT_FALSE(by_list({{"", -1, 1.0F}}));
+}
+
+TEST_F(ResolveTest, DefaultsActWhereNoModuleIsNamed) {
+  registry_.default_attachments.attachments.push_back({registry_.modules[0], 0.25F});
+  for (const char* name : {"", "base"}) {
+    const auto result = by_model(name);
+    ASSERT_TRUE(result);
+    ASSERT_EQ(result->attachments.attachments.size(), 1U);
+    EXPECT_EQ(result->attachments.attachments[0].scale, 0.25F);
+  }
+  EXPECT_EQ(by_model("team/formal")->attachments.attachments.size(), 1U);
+  EXPECT_EQ(by_model("team/formal")->attachments.attachments[0].scale, 1.0F);
+  EXPECT_TRUE(by_list({{"pirate", {}, 0.0F}})->attachments.empty());
+}
+
+TEST_F(ResolveTest, IdsChoose) {
   const auto result = by_list({{"", 1, 0.5F}});
   ASSERT_TRUE(result);
   EXPECT_EQ(result->attachments.attachments[0].module->name, "team/formal");

@@ -23,6 +23,9 @@ struct Submission {
   std::shared_ptr<EventSink> sink;
   std::string tenant = {};  // requests of different tenants share no cached prompts
   std::shared_ptr<const Constraint> constraint = nullptr;  // what the answer must look like
+  // Tries a module before it is announced: admitted before others, whatever the queue's limit, and
+  // counted nowhere.
+  bool is_trial = false;
 };
 
 class GenerationService {

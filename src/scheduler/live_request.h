@@ -50,6 +50,7 @@ class LiveRequest {
                                                      std::int32_t max_tokens);
 
   RequestId id() const { return submission_.request.id; }
+  bool is_trial() const { return submission_.is_trial; }
   const AttachmentSet& attachments() const { return submission_.attachments; }
   // The attachments as a step plan has them. Two requests may share a set if and only if their
   // keys are equal: the same resident adapters, scales and start positions in the same order.

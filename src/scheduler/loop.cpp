@@ -15,6 +15,8 @@ namespace {
 
 using Clock = LiveRequest::Clock;
 
+constexpr std::int64_t kStepsBetweenReleases = 16;
+
 Error shutting_down() { return {ErrorCode::kUnavailable, "the server is shutting down", {}}; }
 
 // What could never be admitted is refused at once.
@@ -71,6 +73,7 @@ Loop::Loop(Engine& engine, const LoopOptions& options)
       max_sequences_(engine.max_sequences()),
       computed_by_(engine.model().base().digest + ' ' + engine.execution_name()),
       may_cache_generated_(engine.is_batch_invariant()),
+      max_trial_rows_(std::min(engine.max_rows(), engine.max_sequence_tokens() - 2)),
       pace_(options.max_gap_factor),
       prefix_cache_(engine, options.prefix_cache),
       known_adapters_(
@@ -88,7 +91,9 @@ Status Loop::submit(Submission submission) {
 
 Status Loop::submit_group(std::vector<Submission> choices) {
   const auto n_choices = static_cast<std::int64_t>(choices.size());
+  const bool is_trial = n_choices == 1 && choices.front().is_trial;
   const Status status = enqueue(std::move(choices));
+  if (is_trial) return status;
   ServingCounters::add(status ? counters_.n_submitted : counters_.n_rejected, n_choices);
   return status;
 }
@@ -115,6 +120,7 @@ Status Loop::enqueue(std::vector<Submission> choices) {
     group.push_back(std::move(request));
   }
   GRAFT_RETURN_IF_ERROR(check_group(group, n_cells_, max_sequences_));
+  if (group.front()->is_trial()) return inbox_.push(std::move(group));
   const auto n_choices = static_cast<std::int32_t>(group.size());
   if (n_waiting_.fetch_add(n_choices) + n_choices > options_.max_waiting) {
     n_waiting_ -= n_choices;
@@ -189,6 +195,10 @@ void Loop::take(Message message) {
 // Choices that report on their prompt's rows must each compute them.
 void Loop::queue(Requests group) {
   const LiveRequest& first = *group.front();
+  if (first.is_trial()) {
+    waiting_.push_front({std::move(group), {}});
+    return;
+  }
   const bool shares = first.can_reuse_prefix() && first.decides_at(first.n_tokens() - 1);
   if (shares || group.size() == 1) {
     waiting_.push_back({std::move(group), {}});
@@ -332,13 +342,17 @@ void Loop::publish() {
   }
   const auto n_over =
       std::erase_if(running_, [](const auto& request) { return request->is_over(); });
-  if (n_over > 0) known_adapters_.release_unused();
-  if (n_over > 0) prefix_cache_.drop_unloaded();
+  // Now and then also between ends: a module may be unloaded while long streams go on without it.
+  if (n_over > 0 || n_steps_ % kStepsBetweenReleases == 0) {
+    known_adapters_.release_unused();
+    prefix_cache_.drop_unloaded();
+  }
   // The thread may now sleep for long; unloaded modules must not wait for it to wake.
   if (running_.empty()) known_adapters_.release_all();
 }
 
 void Loop::count_outcome(const LiveRequest& request) {
+  if (request.is_trial()) return;
   if (!request.was_started()) --n_waiting_;
   switch (request.outcome()) {
     case LiveRequest::Outcome::kFinished: return ServingCounters::add(counters_.n_finished);

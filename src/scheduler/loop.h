@@ -64,6 +64,8 @@ class Loop final : public GenerationService {
   void stop(std::chrono::milliseconds grace);
 
   ServingSnapshot counters() const { return counters_.snapshot(); }
+  // Prompt of a trial at most: one step, and room for two tokens of answer.
+  std::int32_t max_trial_rows() const { return max_trial_rows_; }
 
  private:
   using Requests = std::vector<std::unique_ptr<LiveRequest>>;
@@ -142,8 +144,9 @@ class Loop final : public GenerationService {
   const std::int64_t n_state_values_;  // 0 = the model cannot make embeddings
   const std::int32_t n_cells_;
   const std::int32_t max_sequences_;
-  const std::string computed_by_;                      // see make_prefix_key
-  const bool may_cache_generated_;                     // decoding gives the bits of prefilling
+  const std::string computed_by_;   // see make_prefix_key
+  const bool may_cache_generated_;  // decoding gives the bits of prefilling
+  const std::int32_t max_trial_rows_;
   Requests running_ GRAFT_GUARDED_BY(engine_thread_);  // oldest first
   std::deque<WaitingGroup> waiting_ GRAFT_GUARDED_BY(engine_thread_);
   Pace pace_ GRAFT_GUARDED_BY(engine_thread_);

@@ -118,7 +118,7 @@ void Loop::admit(WaitingGroup group) {
   for (auto& request : group.choices) {
     const std::optional<std::int32_t> sequence = engine_.acquire_sequence();
     GRAFT_CHECK(sequence.has_value());
-    if (!request->was_started()) --n_waiting_;
+    if (!request->was_started() && !request->is_trial()) --n_waiting_;
     known_adapters_.add(request->attachments());
     if (first != nullptr) {
       request->start(*sequence, 0, 0);

@@ -36,6 +36,8 @@ std::shared_ptr<const RegistrySnapshot> Caller::visible(
   if (sees_all) return registry;
   auto seen = std::make_shared<RegistrySnapshot>(*registry);
   std::erase_if(seen->modules, [this](const auto& module) { return !may_use(module->name); });
+  std::erase_if(seen->default_attachments.attachments,
+                [this](const Attachment& one) { return !may_use(one.module->name); });
   return seen;
 }
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "api/keys/api_key.h"
-#include "router/registry_snapshot.h"
+#include "modules/store/registry_snapshot.h"
 #include "scheduler/generation_service.h"
 
 namespace graft::api {

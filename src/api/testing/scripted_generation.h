@@ -14,7 +14,7 @@
 
 #include "api/prompt_builder.h"
 #include "base/mutex.h"
-#include "router/registry_snapshot.h"
+#include "modules/store/registry_snapshot.h"
 #include "scheduler/generation_service.h"
 
 namespace graft::api {
@@ -222,6 +222,7 @@ inline std::shared_ptr<const RegistrySnapshot> test_registry() {
     version->name = name;
     version->path = std::string("modules/") + name;
     version->created_unix_s = 1700000000;
+    version->id = static_cast<std::int64_t>(registry->modules.size());
     version->description = std::move(adapter);
     registry->modules.push_back(std::move(version));
   }
