@@ -22,8 +22,9 @@
 #include "cli/run.h"
 #include "cli/stop_signal.h"
 #include "http/http_server.h"
-#include "router/registry_snapshot.h"
+#include "modules/store/module_store.h"
 #include "scheduler/loop.h"
+#include "scheduler/loop_trial.h"
 #include "text/chat_template.h"
 #include "text/constraint.h"
 
@@ -44,19 +45,18 @@ std::vector<std::string> base_names(const ServeCommand& command) {
   return names;
 }
 
-Result<std::shared_ptr<const RegistrySnapshot>> make_registry(
-    const ServeCommand& command, std::vector<std::shared_ptr<const ModuleVersion>> modules) {
-  auto registry = std::make_shared<RegistrySnapshot>();
-  registry->base_names = base_names(command);
-  for (const auto& module : modules) {
-    for (const std::string& name : registry->base_names) {
-      if (name != module->name) continue;
-      return invalid_argument("module '" + name + "' (" + module->path +
-                              "): the base answers to that name");
-    }
-  }
-  registry->modules = std::move(modules);
-  return std::shared_ptr<const RegistrySnapshot>(std::move(registry));
+Result<std::unique_ptr<ModuleStore>> make_store(const ServeCommand& command,
+                                                const cli::LoadedModel& loaded,
+                                                ModuleTrial& trial) {
+  ModuleStoreOptions options;
+  options.base_names = base_names(command);
+  options.root = command.modules_dir;
+  options.autoload = command.autoload;
+  options.default_scales = command.default_scales;
+  options.precision = command.model.precision;
+  options.limits = command.module_limits;
+  options.n_loaders = command.n_loaders;
+  return ModuleStore::create(loaded.model->base(), trial, std::move(options), loaded.modules);
 }
 
 // A model without a usable template still serves completions.
@@ -140,19 +140,20 @@ void reload_keys(const ServeCommand& command, Snapshot<api::KeyRing>& keys) {
 
 // Runs until a signal asks to stop, then lets answers finish.
 Status serve_until_stopped(const ServeCommand& command, cli::LoadedModel& loaded, FrontDoor& door) {
-  GRAFT_ASSIGN_OR_RETURN(auto names, make_registry(command, loaded.modules));
-  const Snapshot<RegistrySnapshot> registry(names);
   const auto chat_template = make_chat_template(*loaded.model);
   const api::TextPromptBuilder prompts(loaded.model->vocabulary(), chat_template.get(),
                                        command.allow_special_in_input);
   const ConstraintCompiler constraints(loaded.model->vocabulary());
   Loop loop(*loaded.engine,
             {.max_waiting = command.max_waiting, .prefix_cache = command.prefix_cache});
+  LoopTrial trial(loop);
+  GRAFT_ASSIGN_OR_RETURN(const auto store, make_store(command, loaded, trial));
   // Connections use what stands above: they end first.
   const std::unique_ptr<HttpServer> server = std::move(door.server);
-  door.service.open({loop, registry, prompts, api_facts(command, loaded), &constraints});
+  door.service.open(
+      {loop, store->registry(), prompts, api_facts(command, loaded), &constraints, store.get()});
   door.service.set_state(api::Service::State::kReady);
-  std::cout << ready_line(command, server->port(), *names) << std::endl;
+  std::cout << ready_line(command, server->port(), *store->registry().get()) << std::endl;
 
   while (cli::wait_for_signal() == cli::Asked::kReload) reload_keys(command, door.keys);
   log_info("stopping: running answers have " + std::to_string(command.shutdown_timeout.count()) +
@@ -163,6 +164,7 @@ Status serve_until_stopped(const ServeCommand& command, cli::LoadedModel& loaded
 }
 
 int serve(const ServeCommand& command) {
+  for (const std::string& warning : command.warnings) log_warning(warning);
   FrontDoor door;
   if (Status opened = open_front_door(command, door); !opened) {
     return cli::report(opened.error());

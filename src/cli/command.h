@@ -17,6 +17,7 @@
 #include "engine/prefix_cache.h"
 #include "http/http_options.h"
 #include "modules/residency/resident_adapter.h"
+#include "modules/store/live_registry.h"
 #include "modules/store/load_module.h"
 
 namespace graft::cli {
@@ -48,6 +49,13 @@ struct ServeCommand {
   std::int32_t max_waiting = 1024;
   PrefixCacheOptions prefix_cache;
   std::chrono::seconds shutdown_timeout{30};
+  // Modules while serving.
+  std::string modules_dir;  // "" = none are loaded
+  bool autoload = false;
+  bool default_scales = false;
+  ModuleLimits module_limits;
+  int n_loaders = 2;
+  std::vector<std::string> warnings;  // about the command line itself
 };
 
 struct ChatCommand {

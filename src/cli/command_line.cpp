@@ -7,6 +7,7 @@
 #include "cli/flags.h"
 #include "cli/help_page.h"
 #include "cli/licences.h"
+#include "cli/module_flags.h"
 #include "cli/network_flags.h"
 
 namespace graft::cli {
@@ -44,6 +45,7 @@ struct Grammar {
   BenchCommand bench;
   BenchServeCommand bench_serve;
   NewKeyCommand new_key;
+  CLI::App* serve_app = nullptr;
   CLI::App* module_app = nullptr;
   bool wants_version = false;
   bool wants_licences = false;
@@ -69,7 +71,9 @@ Grammar::Grammar() {
   app.set_help_flag("--help,-h", "Print this page.");
   app.add_flag("--version", wants_version, "Print the version.");
   app.add_flag("--licenses,--licences", wants_licences, "Print the licences of all parts.");
-  add_serve_flags(*add(app, "serve"), serve, raw);
+  serve_app = add(app, "serve");
+  add_serve_flags(*serve_app, serve, raw);
+  serve_app->allow_extras();
   add_chat_flags(*add(app, "chat"), chat, raw);
   module_app = add(app, "module");
   add_inspect_flags(*add(*module_app, "inspect"), inspect);
@@ -100,6 +104,8 @@ Result<Command> Grammar::finish_checked() {
   if (name == "serve") {
     GRAFT_RETURN_IF_ERROR(finish_model_flags(raw, false, serve.model));
     GRAFT_RETURN_IF_ERROR(finish_network_flags(serve));
+    GRAFT_RETURN_IF_ERROR(finish_serve_module_flags(*serve_app, raw, serve));
+    GRAFT_ASSIGN_OR_RETURN(serve.warnings, warn_of_unknown_flags(*serve_app));
     GRAFT_RETURN_IF_ERROR(check_serve(serve));
     return Command(serve);
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cli/flags.h"
+#include "cli/module_flags.h"
 
 namespace graft::cli {
 namespace {
@@ -124,7 +125,7 @@ TEST(CommandLine, WrongUsageIsNamed) {
   expect_usage({}, "Usage: graft");
   expect_usage({"serve"}, "MODEL");
   expect_usage({"sing"}, "sing");
-  expect_usage({"serve", "m", "--nope"}, "--nope");
+  expect_usage({"chat", "m", "--nope"}, "--nope");
   expect_usage({"serve", "m", "extra"}, "extra");
   expect_usage({"module"}, "--help");
   expect_usage({"module", "probe", "m"}, "PATH");
@@ -133,6 +134,56 @@ TEST(CommandLine, WrongUsageIsNamed) {
   expect_usage({"serve", "m", "--module", "A=x"}, "module name");
   expect_usage({"serve", "m", "--module", "a=x", "--module", "a=y"}, "two modules");
   expect_usage({"serve", "m", "--module", "a=x", "--served-model-name", "a"}, "both");
+}
+
+TEST(CommandLine, ServeTakesVllmsFlags) {
+  const auto serve = parsed<ServeCommand>(
+      {"serve", "m.gguf", "--served-model-name", "n1", "n2", "--enable-lora", "--max-loras", "4",
+       "--max-lora-rank", "64", "--max-cpu-loras=8", "--lora-modules", "a=x",
+       R"({"name":"team/b","path":"/mnt/lora/b","base_model_name":"n1"})", "--max-model-len",
+       "8192", "--shutdown-timeout", "5"});
+  EXPECT_EQ(serve.served_names, (Words{"n1", "n2"}));
+  ASSERT_EQ(serve.model.modules.size(), 2U);
+  EXPECT_EQ(serve.model.modules[0].source.path, "x");
+  EXPECT_EQ(serve.model.modules[1].source.name, "team/b");
+  EXPECT_EQ(serve.model.modules[1].source.path, "/mnt/lora/b");
+  EXPECT_EQ(serve.module_limits.max_rank, 64);
+  EXPECT_EQ(serve.model.engine.n_seq_tokens, 8192);
+  EXPECT_EQ(serve.model.engine.n_ctx, 8192) << "room for the longest request";
+  EXPECT_TRUE(serve.warnings.empty());
+  expect_usage({"serve", "m", "--lora-modules", "a=x", "a=y"}, "two modules");
+  expect_usage({"serve", "m", "--module", "a=x", "--lora-modules", "a=y"}, "two modules");
+  expect_usage({"serve", "m", "--lora-modules", "{"}, "JSON");
+  expect_usage({"serve", "m", "--lora-modules", R"({"name":"a"})"}, "path");
+  expect_usage({"serve", "m", "--lora-modules", R"({"name":"A","path":"x"})"}, "module name");
+  expect_usage({"serve", "m", "--ctx", "1024", "--max-model-len", "2048"}, "--ctx");
+  expect_usage({"serve", "m", "--max-lora-rank", "0"}, "--max-lora-rank");
+}
+
+TEST(CommandLine, ServeIgnoresUnknownFlagsWithAWarning) {
+  const auto serve = parsed<ServeCommand>({"serve", "m", "--gpu-memory-utilization", "0.9",
+                                           "--dtype=auto", "--enforce-eager", "--seed", "-1",
+                                           "--modul-precision", "f16", "--port", "9"});
+  ASSERT_EQ(serve.warnings.size(), 5U);
+  EXPECT_NE(serve.warnings[0].find("--gpu-memory-utilization"), std::string::npos);
+  EXPECT_NE(serve.warnings[1].find("--dtype is"), std::string::npos);
+  EXPECT_NE(serve.warnings[4].find("there is --module-precision"), std::string::npos);
+  EXPECT_EQ(serve.http.port, 9) << "what follows is read";
+  expect_usage({"serve", "m", "-x"}, "-x");
+  expect_usage({"serve", "m", "--port", "x"}, "--port");
+}
+
+TEST(CommandLine, ServeTakesModuleFlags) {
+  const auto serve =
+      parsed<ServeCommand>({"serve", "m", "--modules-dir", "d", "--autoload", "--default-scales",
+                            "--max-modules", "7", "--module-memory", "3", "--module-loaders", "4"});
+  EXPECT_EQ(serve.modules_dir, "d");
+  EXPECT_TRUE(serve.autoload);
+  EXPECT_TRUE(serve.default_scales);
+  EXPECT_EQ(serve.module_limits.max_modules, 7);
+  EXPECT_EQ(serve.module_limits.max_bytes, 3U << 20);
+  EXPECT_EQ(serve.n_loaders, 4);
+  expect_usage({"serve", "m", "--autoload"}, "--modules-dir");
 }
 
 TEST(CommandLine, OnlyLoopbackWithoutPermission) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cli/flag_checks.h"
+#include "cli/module_flags.h"
 #include "cli/network_flags.h"
 #include "router/resolve.h"
 
@@ -157,15 +158,20 @@ Result<ModuleFlag> parse_module_flag(const std::string& text, bool with_scale) {
   return flag;
 }
 
+Status add_module(ModuleFlag module, ModelFlags& flags) {
+  for (const ModuleFlag& earlier : flags.modules) {
+    if (earlier.source.name == module.source.name) {
+      return invalid_argument("--module: two modules are named '" + module.source.name + "'");
+    }
+  }
+  flags.modules.push_back(std::move(module));
+  return {};
+}
+
 Status finish_model_flags(const RawFlags& raw, bool with_scales, ModelFlags& flags) {
   for (const std::string& text : raw.modules) {
     GRAFT_ASSIGN_OR_RETURN(ModuleFlag module, parse_module_flag(text, with_scales));
-    for (const ModuleFlag& earlier : flags.modules) {
-      if (earlier.source.name == module.source.name) {
-        return invalid_argument("--module: two modules are named '" + module.source.name + "'");
-      }
-    }
-    flags.modules.push_back(std::move(module));
+    GRAFT_RETURN_IF_ERROR(add_module(std::move(module), flags));
   }
   flags.engine.kv_type = raw.cache_type == "f32"    ? KvType::kF32
                          : raw.cache_type == "q8_0" ? KvType::kQ8_0
@@ -187,14 +193,14 @@ void add_serve_flags(CLI::App& app, ServeCommand& command, RawFlags& raw) {
   command.model.log.level = LogLevel::kInfo;
   add_model_flags(app, command.model, raw);
   add_max_seqs(app, command.model);
-  add_module_flags(app, raw, "--module,-m,--lora-modules", "NAME=PATH",
+  add_module_flags(app, raw, "--module,-m", "NAME=PATH",
                    "An adapter under a name: a PEFT directory or a GGUF file. Repeatable.");
   app.add_option("--served-model-name", command.served_names,
-                 "A further name of the base, reported first; repeatable. The base also answers to "
+                 "Further names of the base, the first one reported. The base also answers to "
                  "'base' and to its file's stem.")
       ->type_name("NAME")
-      ->allow_extra_args(false)
       ->group("Network");
+  add_serve_module_flags(app, command, raw);
   add_network_flags(app, command);
   add_whole(app, "--default-max-tokens", command.default_max_tokens, {1, kMaxInt},
             "Longest chat answer when a request names no limit. Default: until the context ends.")

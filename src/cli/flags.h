@@ -13,7 +13,8 @@ namespace graft::cli {
 
 // Values that are read once all flags are known.
 struct RawFlags {
-  std::vector<std::string> modules;  // NAME=PATH or NAME=PATH:SCALE
+  std::vector<std::string> modules;       // NAME=PATH or NAME=PATH:SCALE
+  std::vector<std::string> lora_modules;  // NAME=PATH or JSON
   std::string cache_type = "f16";
   std::string precision = "file";
   std::string device = "cpu";
@@ -31,6 +32,9 @@ void add_probe_flags(CLI::App& app, ProbeCommand& command, RawFlags& raw);
 void add_doctor_flags(CLI::App& app, DoctorCommand& command, RawFlags& raw);
 void add_bench_flags(CLI::App& app, BenchCommand& command, RawFlags& raw);
 void add_bench_serve_flags(CLI::App& app, BenchServeCommand& command, RawFlags& raw);
+
+// Errors: a name that is there already.
+Status add_module(ModuleFlag module, ModelFlags& flags);
 
 // Fills in what `raw` says. Errors name the flag.
 Status finish_model_flags(const RawFlags& raw, bool with_scales, ModelFlags& flags);

@@ -210,7 +210,7 @@ TEST(CommandLine, WrongUsageEndsWithTwo) {
       {"serve"},
       {"serve", model(), "--port", "65536"},
       {"serve", model(), "--ctx", "many"},
-      {"serve", model(), "--no-such-flag"},
+      {"chat", model(), "--no-such-flag"},
       {"serve", model(), "--host", "0.0.0.0"},
       {"serve", model(), "--module", "no-path"},
       {"serve", model(), "--max-seqs", "129"},
