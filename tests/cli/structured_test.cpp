@@ -26,7 +26,7 @@ class StructuredOutput : public testing::Test {
 
   RawResponse ask(Json fields) const {
     fields["messages"] = {{{"role", "user"}, {"content", "abc"}}};
-    fields.emplace("max_tokens", 300);
+    fields.emplace("max_tokens", 700);
     RawClient client(port_);
     EXPECT_TRUE(client.send(post_request("/v1/chat/completions", fields.dump())));
     return client.read_response();
@@ -155,8 +155,7 @@ TEST_F(StructuredOutput, BadConstraintsAreRefusedWithTheFieldAndTheReason) {
   expect_refused(
       {{"json_schema", {{"$ref", "#/$defs/a"}, {"$defs", {{"a", {{"$ref", "#/$defs/a"}}}}}}}},
       "json_schema", "always needs itself");
-  expect_refused({{"grammar", "root ::= \"a\""}, {"guided_regex", "a"}}, "guided_regex",
-                 "cannot both");
+  expect_refused({{"grammar", "root ::= \"a\""}, {"guided_regex", "a"}}, "grammar", "cannot both");
   // The server is as it was.
   EXPECT_EQ(answer({{"guided_choice", {"red"}}}), "red");
 }
