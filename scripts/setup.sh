@@ -22,6 +22,7 @@ PACKAGES=(
   build-essential cmake ninja-build ccache git pkg-config unzip curl openssl procps
   python3 python3-venv python3-pip
   libboost1.81-dev libhwy-dev nlohmann-json3-dev libcli11-dev libre2-dev libspdlog-dev libssl-dev
+  prometheus-cpp-dev
   libgtest-dev libgmock-dev libbenchmark-dev
   clang clang-format clang-tidy libclang-rt-14-dev shellcheck
 )

@@ -33,6 +33,8 @@ namespace {
 
 using cli::ServeCommand;
 
+constexpr std::size_t kMaxMonitorConnections = 64;
+
 // The names of the base, each once, the one to report first.
 std::vector<std::string> base_names(const ServeCommand& command) {
   std::vector<std::string> names = command.served_names;
@@ -114,8 +116,23 @@ std::string ready_line(const ServeCommand& command, std::uint16_t port,
 struct FrontDoor {
   Snapshot<api::KeyRing> keys{std::make_shared<const api::KeyRing>()};
   api::Service service{&keys};
+  api::Service monitor_service{api::Service::Watch{service}};
   std::unique_ptr<HttpServer> server;
+  std::unique_ptr<HttpServer> monitor;  // null without a port of its own
 };
+
+// The port for those who watch, if there is to be one.
+Status open_monitor(const ServeCommand& command, FrontDoor& door) {
+  if (!command.metrics_port) return {};
+  HttpOptions options;
+  options.host = command.http.host;
+  options.port = *command.metrics_port;
+  options.max_connections = kMaxMonitorConnections;
+  door.monitor_service.set_state(api::Service::State::kReady);
+  GRAFT_ASSIGN_OR_RETURN(door.monitor, HttpServer::start(options, door.monitor_service));
+  log_info("metrics: port " + std::to_string(door.monitor->port()));
+  return {};
+}
 
 Status open_front_door(const ServeCommand& command, FrontDoor& door) {
   GRAFT_ASSIGN_OR_RETURN(auto ring, api::load_key_ring(command.keys, {}));
@@ -124,7 +141,7 @@ Status open_front_door(const ServeCommand& command, FrontDoor& door) {
   GRAFT_ASSIGN_OR_RETURN(door.server, HttpServer::start(command.http, door.service));
   log_info("listening on " + command.http.host + ":" + std::to_string(door.server->port()) + ", " +
            std::to_string(door.keys.get()->size()) + " API keys");
-  return {};
+  return open_monitor(command, door);
 }
 
 // A file that cannot be used changes nothing.
@@ -150,8 +167,11 @@ Status serve_until_stopped(const ServeCommand& command, cli::LoadedModel& loaded
   GRAFT_ASSIGN_OR_RETURN(const auto store, make_store(command, loaded, trial));
   // Connections use what stands above: they end first.
   const std::unique_ptr<HttpServer> server = std::move(door.server);
-  door.service.open(
-      {loop, store->registry(), prompts, api_facts(command, loaded), &constraints, store.get()});
+  const std::unique_ptr<HttpServer> monitor = std::move(door.monitor);
+  const api::Observation observation = {&loop.metrics(), command.old_gpu_names,
+                                        command.log_prompts};
+  door.service.open({loop, store->registry(), prompts, api_facts(command, loaded), &constraints,
+                     store.get(), observation});
   door.service.set_state(api::Service::State::kReady);
   std::cout << ready_line(command, server->port(), *store->registry().get()) << std::endl;
 

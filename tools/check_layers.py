@@ -24,6 +24,7 @@ FENCES = [
     ("CLI11", r"CLI/", r"cli/|main\.cpp$"),
     ("spdlog", r"spdlog/|fmt/", r"base/"),
     ("OpenSSL", r"openssl/", r"base/|http/"),
+    ("prometheus-cpp", r"prometheus/", r"metrics/"),
     ("Highway", r"hwy/", r"engine/|grafting/|modules/"),
     ("llama.cpp", r"(llama|ggml|gguf)[\w-]*\.h$", r"engine/|grafting/|text/|modules/formats/gguf"),
 ]

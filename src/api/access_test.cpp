@@ -79,7 +79,8 @@ TEST_F(AccessTest, WithoutKeysAllIsOpen) {
 
 TEST_F(AccessTest, OnlyStatusRoutesAreOpen) {
   // A new open route is a decision: it is added here too.
-  const std::set<std::string_view> open = {"/health", "/v1/health", "/version"};
+  const std::set<std::string_view> open = {"/health", "/v1/health", "/version", "/load",
+                                           "/metrics"};
   for (const Route& route : routes()) {
     if (route.role != Role::kOpen) continue;
     EXPECT_EQ(open.count(route.path), 1U) << route.path;

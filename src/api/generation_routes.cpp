@@ -114,7 +114,8 @@ Result<std::vector<RequestId>> submit_all(const RouteCall& route, const Generati
       submission.request.id = service.ids().next_number();
       submission.attachments = common.attachments;
       submission.constraint = common.constraint;
-      submission.sink = std::make_shared<ChoiceSink>(inbox, choice);
+      submission.sink =
+          std::make_shared<LineSink>(route.line, std::make_shared<ChoiceSink>(inbox, choice));
       ids.push_back(submission.request.id);
       group.push_back(std::move(submission));
     }
@@ -149,11 +150,25 @@ std::vector<Header> answer_headers(const RouteCall& route, const Submission& com
   return headers;
 }
 
+// What the log says of an accepted name; what clients wrote wrong is not repeated.
+void describe(RequestLine& line, const Resolution& resolution, const GenerationCall& call,
+              bool with_prompt) {
+  line.model = resolution.model;
+  line.modules = modules_header(resolution.attachments);
+  if (!with_prompt) return;
+  if (call.chat) line.prompt = call.chat->messages_json;
+  for (const TextPrompt& prompt : call.prompts) {
+    const auto* text = std::get_if<std::string>(&prompt);
+    line.prompt += text != nullptr ? *text : "[token ids]";
+  }
+}
+
 Answer generate(const RouteCall& route, const GenerationCall& call) {
   Service& service = route.service;
   auto chosen = choose_modules(route, call.model, call.modules);
   if (auto* answer = std::get_if<Answer>(&chosen)) return std::move(*answer);
   const Resolution& resolution = std::get<Resolution>(chosen);
+  describe(*route.line, resolution, call, service.parts().observation.log_prompts);
   auto constraint = compile_constraint(service.parts(), call);
   if (!constraint) return error_response(constraint.error());
   const auto prompts = tokenize(service.parts().prompts, call);

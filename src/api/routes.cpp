@@ -29,6 +29,8 @@ constexpr Route kRoutes[] = {
     {"GET", "/health", Role::kOpen, false, false, answer_health},
     {"GET", "/v1/health", Role::kOpen, false, false, answer_health},
     {"GET", "/version", Role::kOpen, false, false, answer_version},
+    {"GET", "/load", Role::kOpen, false, false, answer_load},
+    {"GET", "/metrics", Role::kOpen, true, false, answer_metrics},
 };
 // clang-format on
 

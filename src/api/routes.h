@@ -23,6 +23,7 @@ struct RouteCall {
   const std::string& request_id;   // echoed as x-request-id
   const std::shared_ptr<Waker>& waker;
   const Caller& caller;
+  const std::shared_ptr<RequestLine>& line;  // for the log
 
   // What the caller may know of. Use this, not the service's registry, for everything that a
   // request names and an answer shows.
@@ -69,5 +70,7 @@ Answer answer_list_adapters(const RouteCall& call);
 Answer answer_set_scales(const RouteCall& call);
 Answer answer_health(const RouteCall& call);  // status_routes.cpp
 Answer answer_version(const RouteCall& call);
+Answer answer_metrics(const RouteCall& call);  // metrics_routes.cpp
+Answer answer_load(const RouteCall& call);
 
 }  // namespace graft::api

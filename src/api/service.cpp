@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "api/errors.h"
+#include "api/logged_exchange.h"
 #include "api/routes.h"
+#include "api/trace_context.h"
 #include "base/check.h"
 
 namespace graft::api {
@@ -12,11 +14,28 @@ namespace {
 
 constexpr std::size_t kShownDigits = 12;
 constexpr std::size_t kMaxRequestIdBytes = 128;
+constexpr std::size_t kMaxShownBytes = 200;
 
 // A client's own id is repeated only if it cannot break a header or a log line.
 bool is_plain_id(std::string_view id) {
   return !id.empty() && id.size() <= kMaxRequestIdBytes &&
          std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7F; });
+}
+
+// What a client wrote, fit for a log.
+std::string shown(std::string_view text) {
+  std::string out(text.substr(0, kMaxShownBytes));
+  for (char& c : out) c = c > 0x20 && c < 0x7F ? c : '?';
+  return out;
+}
+
+std::shared_ptr<RequestLine> begin_line(const HttpRequest& request, std::string request_id) {
+  auto line = std::make_shared<RequestLine>();
+  line->request_id = std::move(request_id);
+  line->trace_id = trace_id_of(request.header("traceparent")).value_or("");
+  line->method = shown(request.method);
+  line->path = shown(std::string_view(request.target).substr(0, request.target.find('?')));
+  return line;
 }
 
 HttpResponse not_ready(Service::State state) {
@@ -27,6 +46,11 @@ HttpResponse not_ready(Service::State state) {
                            {}});
   response.close = state == Service::State::kDraining;
   return response;
+}
+
+HttpResponse not_here() {
+  return error_response(
+      ApiError{404, "invalid_request_error", "This port has no such path.", "", "not_found"});
 }
 
 void add_request_id(HttpResponse& response, const std::string& request_id) {
@@ -80,15 +104,26 @@ std::optional<HttpResponse> Service::refuse_early(const HttpRequest& head) {
   auto way = find_way(head);
   auto* refusal = std::get_if<HttpResponse>(&way);
   if (refusal == nullptr) return std::nullopt;
-  add_request_id(*refusal, request_id_of(head));
+  finish(*refusal, *begin_line(head, request_id_of(head)));
   return std::move(*refusal);
 }
 
 Answer Service::answer(const HttpRequest& request, const std::shared_ptr<Waker>& waker) {
-  const std::string request_id = request_id_of(request);
-  Answer answer = dispatch(request, request_id, waker);
-  if (auto* response = std::get_if<HttpResponse>(&answer)) add_request_id(*response, request_id);
-  return answer;
+  const auto line = begin_line(request, request_id_of(request));
+  Answer answer = dispatch(request, line, waker);
+  if (auto* response = std::get_if<HttpResponse>(&answer)) {
+    finish(*response, *line);
+    return answer;
+  }
+  return std::make_shared<LoggedExchange>(std::move(std::get<std::shared_ptr<Exchange>>(answer)),
+                                          line, http_counters_);
+}
+
+// Every answer that is no exchange passes here.
+void Service::finish(HttpResponse& response, const RequestLine& line) {
+  add_request_id(response, line.request_id);
+  http_counters_.count(response.status);
+  log_request(line, response.status);
 }
 
 // The only way to a route's function: past its role.
@@ -96,11 +131,12 @@ std::variant<Service::Way, HttpResponse> Service::find_way(const HttpRequest& re
   auto found = find_route(request.method, request.target);
   if (auto* response = std::get_if<HttpResponse>(&found)) return std::move(*response);
   auto& [route, path_tail, path_module] = std::get<RouteMatch>(found);
+  if (watched_ != nullptr && route->role != Role::kOpen) return not_here();
 
   auto admission = admit(*keys_.get(), route->role, request);
   if (auto* refusal = std::get_if<HttpResponse>(&admission)) return std::move(*refusal);
 
-  const State state = state_.load();
+  const State state = watched_ == nullptr ? state_.load() : watched_->state();
   const bool needs_model = route->role != Role::kOpen;
   if ((state == State::kLoading && needs_model) || (state != State::kReady && route->when_ready)) {
     return not_ready(state);
@@ -109,15 +145,19 @@ std::variant<Service::Way, HttpResponse> Service::find_way(const HttpRequest& re
              std::move(std::get<Caller>(admission))};
 }
 
-Answer Service::dispatch(const HttpRequest& request, const std::string& request_id,
+Answer Service::dispatch(const HttpRequest& request, const std::shared_ptr<RequestLine>& line,
                          const std::shared_ptr<Waker>& waker) {
   auto found = find_way(request);
   if (auto* refusal = std::get_if<HttpResponse>(&found)) return std::move(*refusal);
   const auto& [route, path_tail, path_module, caller] = std::get<Way>(found);
+  // Those who watch ask many times a second.
+  if (route->role == Role::kOpen) line->level = LogLevel::kDebug;
+  line->tenant = shown(caller.tenant());
   auto place = route->heavy ? take_place(caller) : KeyPermit(nullptr);
   if (auto* refusal = std::get_if<HttpResponse>(&place)) return std::move(*refusal);
-  Answer answer =
-      route->function({*this, request, path_tail, path_module, request_id, waker, caller});
+  Service& subject = watched_ == nullptr ? *this : *watched_;
+  Answer answer = route->function(
+      {subject, request, path_tail, path_module, line->request_id, waker, caller, line});
   return hold(std::move(answer), std::move(std::get<KeyPermit>(place)));
 }
 

@@ -21,7 +21,10 @@
 #include "api/keys/caller.h"
 #include "api/keys/key_ring.h"
 #include "api/prompt_builder.h"
+#include "api/request_line.h"
 #include "base/snapshot.h"
+#include "metrics/http_counters.h"
+#include "metrics/serving_counters.h"
 #include "modules/store/module_store.h"
 #include "modules/store/registry_snapshot.h"
 #include "scheduler/generation_service.h"
@@ -31,6 +34,13 @@ namespace graft::api {
 
 struct Route;
 
+// How the server is watched.
+struct Observation {
+  const ServingCounters* counters = nullptr;  // the engine's; null in tests without one
+  bool old_gpu_names = false;                 // see ExpositionFacts
+  bool log_prompts = false;
+};
+
 struct ServiceParts {
   GenerationService& generation;
   const Snapshot<RegistrySnapshot>& registry;
@@ -38,6 +48,7 @@ struct ServiceParts {
   ModelFacts facts;
   const ConstraintCompiler* constraints = nullptr;  // null: no constrained answers
   ModuleStore* modules = nullptr;                   // null: no module is loaded while serving
+  Observation observation = {};
 };
 
 class Service {
@@ -48,6 +59,12 @@ class Service {
   explicit Service(const Snapshot<KeyRing>* keys = nullptr)
       : keys_(keys == nullptr ? no_keys_ : *keys) {}
   explicit Service(ServiceParts parts, const Snapshot<KeyRing>* keys = nullptr);
+  // For a listener of its own: answers only the open routes (health, metrics), in the name of
+  // `watched`, which outlives it.
+  struct Watch {
+    Service& watched;
+  };
+  explicit Service(Watch watch) : keys_(no_keys_), watched_(&watch.watched) {}
 
   // Requires: called once, while kLoading, before set_state().
   void open(ServiceParts parts);
@@ -74,6 +91,7 @@ class Service {
   const ServiceParts& parts() const { return *parts_; }
   IdSource& ids() { return ids_; }
   const std::string& fingerprint() const { return fingerprint_; }
+  HttpCounters& http_counters() { return http_counters_; }
 
  private:
   struct Way {
@@ -83,14 +101,17 @@ class Service {
     Caller caller;
   };
   std::variant<Way, HttpResponse> find_way(const HttpRequest& request) const;
-  Answer dispatch(const HttpRequest& request, const std::string& request_id,
+  Answer dispatch(const HttpRequest& request, const std::shared_ptr<RequestLine>& line,
                   const std::shared_ptr<Waker>& waker);
   std::string request_id_of(const HttpRequest& request);
+  void finish(HttpResponse& response, const RequestLine& line);
 
   const Snapshot<KeyRing> no_keys_{std::make_shared<const KeyRing>()};
   const Snapshot<KeyRing>& keys_;
   std::optional<ServiceParts> parts_;  // set while kLoading, read afterwards
+  Service* const watched_ = nullptr;
   IdSource ids_;
+  HttpCounters http_counters_;
   std::string fingerprint_;
   std::atomic<State> state_{State::kLoading};
 };

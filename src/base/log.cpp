@@ -3,6 +3,9 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -29,16 +32,16 @@ spdlog::logger& logger() {
   return *instance;
 }
 
-// The message is the only part of a JSON line that needs escaping.
-std::string json_escaped(std::string_view text) {
+// As a JSON string, with its quotes.
+std::string json_string(std::string_view text) {
   static constexpr char kDigits[] = "0123456789abcdef";
-  std::string out;
+  std::string out = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') {
       out.push_back('\\');
       out.push_back(c);
-    } else if (byte < 0x20) {
+    } else if (byte < 0x20 || byte == 0x7F) {
       out += "\\u00";
       out.push_back(kDigits[byte >> 4]);
       out.push_back(kDigits[byte & 15]);
@@ -46,7 +49,28 @@ std::string json_escaped(std::string_view text) {
       out.push_back(c);
     }
   }
-  return out;
+  return out + "\"";
+}
+
+// A value stands as it is unless that would be unclear.
+std::string plain_or_quoted(const std::string& text) {
+  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return c > 0x20 && c < 0x7F && c != '"' && c != '=' && c != '\\';
+  });
+  return plain ? text : json_string(text);
+}
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f", std::isfinite(value) ? value : 0.0);
+  return text;
+}
+
+std::string written(const LogField& field, bool json) {
+  if (const auto* whole = std::get_if<std::int64_t>(&field.value)) return std::to_string(*whole);
+  if (const auto* real = std::get_if<double>(&field.value)) return number(*real);
+  const std::string& text = std::get<std::string>(field.value);
+  return json ? json_string(text) : plain_or_quoted(text);
 }
 
 bool g_json = false;  // NOLINT: written once by init_log, before threads start
@@ -58,19 +82,34 @@ void init_log(const LogOptions& options) {
   logger().flush_on(spdlog::level::info);
   g_json = options.json;
   if (options.json) {
-    logger().set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":"%v"})");
+    logger().set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v})");
   }
 }
 
 bool log_enabled(LogLevel level) { return logger().should_log(to_spdlog(level)); }
 
-void log(LogLevel level, std::string_view message) {
-  if (!log_enabled(level)) return;
-  if (g_json) {
-    logger().log(to_spdlog(level), "{}", json_escaped(message));
-  } else {
-    logger().log(to_spdlog(level), "{}", message);
+std::string log_text(std::string_view message, std::span<const LogField> fields) {
+  std::string line(message);
+  for (const LogField& field : fields) {
+    line.append(" ").append(field.name).append("=").append(written(field, false));
   }
+  return line;
 }
+
+std::string log_json(std::string_view message, std::span<const LogField> fields) {
+  std::string line = "\"message\":" + json_string(message);
+  for (const LogField& field : fields) {
+    line.append(",\"").append(field.name).append("\":").append(written(field, true));
+  }
+  return line;
+}
+
+void log(LogLevel level, std::string_view message, std::span<const LogField> fields) {
+  if (!log_enabled(level)) return;
+  logger().log(to_spdlog(level), "{}",
+               g_json ? log_json(message, fields) : log_text(message, fields));
+}
+
+void log(LogLevel level, std::string_view message) { log(level, message, {}); }
 
 }  // namespace graft

@@ -48,6 +48,9 @@ struct ServeCommand {
   std::int32_t default_max_tokens = -1;
   std::int32_t max_waiting = 1024;
   PrefixCacheOptions prefix_cache;
+  std::optional<std::uint16_t> metrics_port;  // a listener of its own for those who watch
+  bool old_gpu_names = false;
+  bool log_prompts = false;
   std::chrono::seconds shutdown_timeout{30};
   // Modules while serving.
   std::string modules_dir;  // "" = none are loaded

@@ -297,6 +297,21 @@ TEST(CommandLine, OtherSubcommands) {
   EXPECT_EQ(bench.n_max_tokens, 5);
 }
 
+TEST(CommandLine, ServeIsWatchedAsAsked) {
+  const auto plain = parsed<ServeCommand>({"serve", "m"});
+  EXPECT_FALSE(plain.metrics_port.has_value());
+  EXPECT_FALSE(plain.log_prompts);
+  EXPECT_FALSE(plain.model.log.json);
+  const auto watched = parsed<ServeCommand>({"serve", "m", "--metrics-port", "0", "--log-format",
+                                             "json", "--log-prompts", "--old-vllm-metrics"});
+  EXPECT_EQ(watched.metrics_port, 0);
+  EXPECT_TRUE(watched.model.log.json);
+  EXPECT_TRUE(watched.log_prompts);
+  EXPECT_TRUE(watched.old_gpu_names);
+  expect_usage({"serve", "m", "--log-format", "xml"}, "text, json");
+  expect_usage({"serve", "m", "--metrics-port", "65536"}, "65535");
+}
+
 TEST(CommandLine, BenchServeStandsBesideBench) {
   const auto plain = parsed<BenchServeCommand>({"bench", "serve", "http://localhost"});
   EXPECT_EQ(plain.host, "localhost");

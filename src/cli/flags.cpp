@@ -54,7 +54,12 @@ void add_model_flags(CLI::App& app, ModelFlags& flags, RawFlags& raw) {
       ->check(one_of({"debug", "info", "warning", "error", "off"}))
       ->type_name("LEVEL")
       ->group("Logging");
-  app.add_flag("--log-json", flags.log.json, "Log one JSON object per line.")->group("Logging");
+  app.add_flag("--log-json", flags.log.json, "Short for --log-format json.")->group("Logging");
+  app.add_option("--log-format", raw.log_format,
+                 "text, or json: one object per line. Default text.")
+      ->check(one_of({"text", "json"}))
+      ->type_name("FORMAT")
+      ->group("Logging");
 }
 
 void add_max_seqs(CLI::App& app, ModelFlags& flags) {
@@ -99,6 +104,19 @@ void add_prefix_flags(CLI::App& app, PrefixCacheOptions& options) {
       ->check(in_range(0, 1 << 24, true))
       ->type_name("MIB")
       ->group("Capacity");
+}
+
+void add_watch_flags(CLI::App& app, ServeCommand& command) {
+  add_whole(app, "--metrics-port", command.metrics_port, {0, 65535},
+            "A second port with a thread of its own for /metrics, /health and /load, so that those "
+            "who watch never wait behind requests; 0 takes any free one. Default: none.")
+      ->group("Network");
+  app.add_flag("--old-vllm-metrics", command.old_gpu_names,
+               "Also vLLM's old metric names: gpu_cache_usage_perc, gpu_prefix_cache_*.")
+      ->group("Logging");
+  app.add_flag("--log-prompts", command.log_prompts,
+               "Prompts appear in the log, 4 KiB of each. Off: nothing of them does.")
+      ->group("Logging");
 }
 
 void add_sampling_flags(CLI::App& app, ChatCommand& command) {
@@ -180,6 +198,7 @@ Status finish_model_flags(const RawFlags& raw, bool with_scales, ModelFlags& fla
                     : raw.precision == "q8_0" ? Precision::kQ8_0
                                               : Precision::kFile;
   flags.use_gpu = raw.device == "gpu";
+  if (raw.log_format == "json") flags.log.json = true;
   if (!raw.log_level.empty()) flags.log.level = to_log_level(raw.log_level);
   if (flags.engine.n_batch < flags.engine.max_seqs) {
     return invalid_argument("--batch is " + std::to_string(flags.engine.n_batch) +
@@ -202,6 +221,7 @@ void add_serve_flags(CLI::App& app, ServeCommand& command, RawFlags& raw) {
       ->group("Network");
   add_serve_module_flags(app, command, raw);
   add_network_flags(app, command);
+  add_watch_flags(app, command);
   add_whole(app, "--default-max-tokens", command.default_max_tokens, {1, kMaxInt},
             "Longest chat answer when a request names no limit. Default: until the context ends.")
       ->group("Capacity");

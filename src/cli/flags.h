@@ -18,6 +18,7 @@ struct RawFlags {
   std::string cache_type = "f16";
   std::string precision = "file";
   std::string device = "cpu";
+  std::string log_format = "text";
   std::string log_level;  // empty = the subcommand's default
   std::string module_path;
   std::string url;

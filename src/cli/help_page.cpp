@@ -99,7 +99,7 @@ HelpPage serve_page() {
       "Serves a model over HTTP with the OpenAI API. Every request chooses its adapters: by the "
       "name in `model`, by `modules` with scales, or by none at all; requests with different "
       "adapters are computed in one batch. Routes: /v1/chat/completions, /v1/completions, "
-      "/v1/models, /health, /version.",
+      "/v1/models, /health, /metrics, /load, /version.",
       "Examples:\n"
       "  graft serve model.gguf --module pirate=adapters/pirate --module json=adapters/json\n"
       "  graft serve model.gguf --port 0 --ctx 16384 --max-seqs 32 --served-model-name gpt\n\n"

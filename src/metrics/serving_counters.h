@@ -2,16 +2,41 @@
 // take a snapshot, whose numbers need not belong to the same instant.
 #pragma once
 
-#include <array>
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
+#include <span>
+
+#include "metrics/atomic_histogram.h"
+#include "metrics/buckets.h"
+#include "metrics/module_table.h"
 
 namespace graft {
 
-// Upper bounds of the step time histogram; the last bucket has none.
-inline constexpr std::array<double, 11> kStepTimeBoundsMs = {1,   2,   5,   10,   20,  50,
-                                                             100, 200, 500, 1000, 5000};
+// What a step did.
+struct StepRecord {
+  std::int64_t time_us = 0;
+  std::int64_t n_tokens = 0;  // computed, prompts and answers together
+};
+
+// A token of an answer.
+struct TokenRecord {
+  bool is_first = false;
+  std::int64_t since_us = 0;  // since submission for the first one, else since the one before
+};
+
+// A request that is over.
+struct RequestRecord {
+  enum class Outcome { kStopped, kLength, kCancelled, kFailed };
+  Outcome outcome = Outcome::kStopped;
+  bool was_started = false;
+  std::int64_t queue_us = 0;
+  std::int64_t prefill_us = 0;  // admission to first token
+  std::int64_t decode_us = 0;   // first token to last
+  std::int64_t whole_us = 0;    // submission to end
+  std::int64_t n_prompt_tokens = 0;
+  std::int64_t n_cached_tokens = 0;  // of the prompt, not computed
+  std::int64_t n_generated_tokens = 0;
+};
 
 // Plain values. Counters count up from the start of the process.
 struct ServingSnapshot {
@@ -20,6 +45,7 @@ struct ServingSnapshot {
   std::int64_t n_waiting = 0;
   std::int64_t n_cells = 0;
   std::int64_t n_free_cells = 0;  // without those of the prefix cache
+  std::int64_t n_idle_cells = 0;  // hold nothing but cached beginnings; free when needed
   std::int64_t n_prefix_hot_cells = 0;
   std::int64_t n_prefix_hot_bytes = 0;
   std::int64_t n_prefix_warm_bytes = 0;
@@ -42,10 +68,24 @@ struct ServingSnapshot {
   std::int64_t n_prefix_hot_evictions = 0;
   std::int64_t n_prefix_warm_evictions = 0;
   std::int64_t n_prefix_hit_tokens = 0;
-  // Time of whole steps.
-  std::int64_t step_time_us = 0;
-  std::array<std::int64_t, kStepTimeBoundsMs.size() + 1> step_time_counts = {};
+  std::int64_t n_stopped = 0;  // of those that finished
+  std::int64_t n_length = 0;
+  HistogramSnapshot step_time_us;
+  HistogramSnapshot step_tokens;
+  HistogramSnapshot first_token_us;
+  HistogramSnapshot inter_token_us;
+  // Of requests that finished.
+  HistogramSnapshot queue_us;
+  HistogramSnapshot prefill_us;
+  HistogramSnapshot decode_us;
+  HistogramSnapshot inference_us;  // prefill and decode
+  HistogramSnapshot request_us;
+  HistogramSnapshot prompt_tokens;
+  HistogramSnapshot generated_tokens;
 };
+
+// The series that a request counts for. Empty for one that is counted nowhere.
+using SeriesList = std::span<ModuleSeries* const>;
 
 class ServingCounters {
  public:
@@ -58,13 +98,20 @@ class ServingCounters {
     gauge.store(value, std::memory_order_relaxed);
   }
 
-  void record_step(std::int64_t time_us);
+  // Of the engine thread.
+  void record_step(const StepRecord& step);
+  void record_token(const TokenRecord& token, SeriesList series);
+  void record_end(const RequestRecord& request, SeriesList series);
+
   ServingSnapshot snapshot() const;
+  ModuleTable& modules() { return modules_; }
+  const ModuleTable& modules() const { return modules_; }
 
   Counter n_running{0};
   Counter n_waiting{0};
   Counter n_cells{0};
   Counter n_free_cells{0};
+  Counter n_idle_cells{0};
   Counter n_steps_failed_in_a_row{0};
   Counter n_submitted{0};
   Counter n_rejected{0};
@@ -86,9 +133,20 @@ class ServingCounters {
   Counter n_prefix_hit_tokens{0};
 
  private:
-  Counter n_steps_{0};
-  Counter step_time_us_{0};
-  std::array<Counter, kStepTimeBoundsMs.size() + 1> step_time_counts_ = {};
+  Counter n_stopped_{0};
+  Counter n_length_{0};
+  AtomicHistogram step_time_us_{kStepTimeBoundsUs};
+  AtomicHistogram step_tokens_{kStepTokensBounds};
+  AtomicHistogram first_token_us_{kFirstTokenBoundsUs};
+  AtomicHistogram inter_token_us_{kInterTokenBoundsUs};
+  AtomicHistogram queue_us_{kRequestTimeBoundsUs};
+  AtomicHistogram prefill_us_{kRequestTimeBoundsUs};
+  AtomicHistogram decode_us_{kRequestTimeBoundsUs};
+  AtomicHistogram inference_us_{kRequestTimeBoundsUs};
+  AtomicHistogram request_us_{kRequestTimeBoundsUs};
+  AtomicHistogram prompt_tokens_{kRequestTokensBounds};
+  AtomicHistogram generated_tokens_{kRequestTokensBounds};
+  ModuleTable modules_;
 };
 
 }  // namespace graft

@@ -20,6 +20,7 @@ struct ModuleVersion {
   // is replaced, and no other module ever gets it. -1 = not registered.
   std::int64_t id = -1;
   std::int64_t created_unix_s = 0;
+  double load_seconds = 0;                          // reading, checking and packing
   std::shared_ptr<const Adapter> description;       // without factor bytes once resident
   std::shared_ptr<const ResidentAdapter> resident;  // what kernels read
 

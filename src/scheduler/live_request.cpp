@@ -127,6 +127,7 @@ void LiveRequest::start(std::int32_t sequence, std::int32_t n_shared, std::int32
   GRAFT_CHECK(n_cached_ == 0 && sequence_ < 0);
   sequence_ = sequence;
   n_cached_ = n_shared;
+  presence_.run();
   if (std::exchange(was_started_, true)) return;
   started_at_ = Clock::now();
   n_found_tokens_ = n_found;
@@ -138,6 +139,7 @@ void LiveRequest::preempt() {
   leader_ = nullptr;
   n_cached_ = 0;
   ++n_preemptions_;
+  presence_.wait();
 }
 
 bool LiveRequest::decides_at(std::int32_t position) const {
@@ -205,12 +207,13 @@ bool LiveRequest::ends_generation(TokenId token) const {
 void LiveRequest::commit_choice() {
   GRAFT_CHECK(choice_.has_value());
   const Result<SampledToken> choice = *std::exchange(choice_, std::nullopt);
+  made_token_ = choice.has_value() && !is_over();
   if (is_over()) return;  // its prompt could not be scored
   if (!choice) return fail(choice.error());
   report_scores();
 
   const TokenId token = choice->token;
-  last_token_at_ = Clock::now();
+  token_before_at_ = std::exchange(last_token_at_, Clock::now());
   if (n_generated_++ == 0) first_token_at_ = last_token_at_;
   if (ends_generation(token)) {
     if (submission_.request.sampling.n_logprobs) {
@@ -267,6 +270,7 @@ void LiveRequest::finish(FinishReason reason) {
   GRAFT_CHECK(!is_over());
   report_scores();
   outcome_ = reason == FinishReason::kCancelled ? Outcome::kCancelled : Outcome::kFinished;
+  finish_reason_ = reason;
   Finished finished;
   finished.reason = reason;
   finished.text = decoder_.stopped() ? "" : decoder_.finish();

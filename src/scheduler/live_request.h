@@ -20,6 +20,8 @@
 #include "core/event.h"
 #include "engine/sampling/sampler.h"
 #include "grafting/step_plan.h"
+#include "metrics/module_presence.h"
+#include "metrics/serving_counters.h"
 #include "scheduler/generation_service.h"
 #include "scheduler/policy.h"
 #include "scheduler/prefix_key.h"
@@ -97,6 +99,16 @@ class LiveRequest {
   const LiveRequest* leader() const { return leader_; }
   void follow(const LiveRequest* leader) { leader_ = leader; }
 
+  // From now on it counts as waiting or running there; what it did is recorded by the loop.
+  void count_for(std::vector<ModuleSeries*> series) {
+    presence_ = ModulePresence(std::move(series));
+  }
+  SeriesList series() const { return presence_.series(); }
+  // The token that the last commit_choice() made, if it made one.
+  std::optional<TokenRecord> last_token() const;
+  // Requires: is_over().
+  RequestRecord record() const;
+
   // Chooses the next token from the logits of the last one, without any visible effect.
   void choose(std::span<const float> logits, SampleScratch& scratch);
   // The chosen token joins the sequence, or ends it. Requires: choose() was called since.
@@ -156,14 +168,18 @@ class LiveRequest {
   std::int32_t sequence_ = -1;
   const LiveRequest* leader_ = nullptr;
   bool was_started_ = false;
+  ModulePresence presence_;
   std::optional<Result<SampledToken>> choice_;
   std::vector<Event> events_;
   Outcome outcome_ = Outcome::kRunning;
+  FinishReason finish_reason_ = FinishReason::kStop;
+  bool made_token_ = false;  // by the last commit_choice()
 
   Clock::time_point submitted_at_;
   Clock::time_point started_at_;
   Clock::time_point first_token_at_;
   Clock::time_point last_token_at_;
+  Clock::time_point token_before_at_;  // the one before that
 };
 
 }  // namespace graft

@@ -117,6 +117,7 @@ Status Loop::enqueue(std::vector<Submission> choices) {
   Requests group;
   for (Submission& choice : choices) {
     GRAFT_ASSIGN_OR_RETURN(auto request, prepare(std::move(choice)));
+    request->count_for(series_of(request->attachments()));
     group.push_back(std::move(request));
   }
   GRAFT_RETURN_IF_ERROR(check_group(group, n_cells_, max_sequences_));
@@ -131,6 +132,17 @@ Status Loop::enqueue(std::vector<Submission> choices) {
   Status pushed = inbox_.push(std::move(group));
   if (!pushed) n_waiting_ -= n_choices;
   return pushed;
+}
+
+std::vector<ModuleSeries*> Loop::series_of(const AttachmentSet& attachments) {
+  std::vector<ModuleSeries*> series;
+  for (const Attachment& attachment : attachments.attachments) {
+    ModuleSeries* one = &counters_.modules().series_of(attachment.module->name);
+    // Modules without a series of their own share one.
+    if (std::find(series.begin(), series.end(), one) == series.end()) series.push_back(one);
+  }
+  if (series.empty()) series.push_back(&counters_.modules().series_of(ModuleTable::kBaseName));
+  return series;
 }
 
 void Loop::cancel(RequestId id) {
@@ -169,6 +181,7 @@ void Loop::run() {
 }
 
 void Loop::serve() {
+  update_gauges();
   while (!is_past_deadline()) {
     if (running_.empty() && waiting_.empty()) {
       if (stopping_ && inbox_.size() == 0) return;
@@ -244,7 +257,7 @@ void Loop::step() {
   if (plan.chunks.empty()) return;
 
   const auto time = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
-  counters_.record_step(time.count());
+  counters_.record_step({time.count(), rows.n_decode + rows.n_prefill});
   if (!succeeded) return;
   const double ms = static_cast<double>(time.count()) / 1000;
   if (rows.n_decode == 0) prefix_cache_.note_prefill(rows.n_prefill, ms);
@@ -295,7 +308,7 @@ void Loop::commit(std::span<const PlannedChunk> chunks) {
       output.request->add_score(*output.score);
     } else {
       output.request->commit_choice();
-      ServingCounters::add(counters_.n_generated_tokens);
+      count_token(*output.request);
     }
   }
   for (const PlannedChunk& chunk : chunks) {
@@ -351,15 +364,14 @@ void Loop::publish() {
   if (running_.empty()) known_adapters_.release_all();
 }
 
+void Loop::count_token(const LiveRequest& request) {
+  if (const auto token = request.last_token()) counters_.record_token(*token, request.series());
+}
+
 void Loop::count_outcome(const LiveRequest& request) {
   if (request.is_trial()) return;
   if (!request.was_started()) --n_waiting_;
-  switch (request.outcome()) {
-    case LiveRequest::Outcome::kFinished: return ServingCounters::add(counters_.n_finished);
-    case LiveRequest::Outcome::kCancelled: return ServingCounters::add(counters_.n_cancelled);
-    case LiveRequest::Outcome::kFailed: return ServingCounters::add(counters_.n_failed);
-    case LiveRequest::Outcome::kRunning: break;
-  }
+  counters_.record_end(request.record(), request.series());
 }
 
 void Loop::update_gauges() {
@@ -367,6 +379,7 @@ void Loop::update_gauges() {
   ServingCounters::set(counters_.n_waiting, n_waiting_choices());
   ServingCounters::set(counters_.n_cells, engine_.cells().n_cells());
   ServingCounters::set(counters_.n_free_cells, engine_.cells().n_free());
+  ServingCounters::set(counters_.n_idle_cells, engine_.cells().n_idle());
   const PrefixCacheStats prefix = prefix_cache_.stats();
   ServingCounters::set(counters_.n_prefix_hot_cells, prefix.n_hot_cells);
   ServingCounters::set(counters_.n_prefix_hot_bytes, prefix.n_hot_bytes);

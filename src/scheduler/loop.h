@@ -64,6 +64,7 @@ class Loop final : public GenerationService {
   void stop(std::chrono::milliseconds grace);
 
   ServingSnapshot counters() const { return counters_.snapshot(); }
+  const ServingCounters& metrics() const { return counters_; }
   // Prompt of a trial at most: one step, and room for two tokens of answer.
   std::int32_t max_trial_rows() const { return max_trial_rows_; }
 
@@ -89,6 +90,7 @@ class Loop final : public GenerationService {
 
   Status enqueue(std::vector<Submission> choices);
   Result<std::unique_ptr<LiveRequest>> prepare(Submission submission) const;
+  std::vector<ModuleSeries*> series_of(const AttachmentSet& attachments);
 
   void run();
   void serve() GRAFT_REQUIRES(engine_thread_);
@@ -123,6 +125,7 @@ class Loop final : public GenerationService {
   void commit(std::span<const PlannedChunk> chunks) GRAFT_REQUIRES(engine_thread_);
   void publish() GRAFT_REQUIRES(engine_thread_);
 
+  void count_token(const LiveRequest& request) GRAFT_REQUIRES(engine_thread_);
   void count_outcome(const LiveRequest& request) GRAFT_REQUIRES(engine_thread_);
   void update_gauges() GRAFT_REQUIRES(engine_thread_);
   void fail_everything(const Error& error) GRAFT_REQUIRES(engine_thread_);

@@ -2,6 +2,7 @@
 // or flags are wrong.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/program.h"
 #include "http/testing/raw_client.h"
@@ -159,6 +160,77 @@ TEST(Serve, ASecondSignalEndsAtOnce) {
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   program.signal(SIGTERM);
   EXPECT_EQ(program.wait(), 128 + SIGTERM);
+}
+
+// Whatever a client writes, a line of the log is one JSON object, and holds no prompt.
+TEST(Serve, LogsOneLinePerRequest) {
+  for (const bool with_prompts : {false, true}) {
+    std::vector<std::string> flags = {"--log-format", "json", "--module",
+                                      "step2=" + adapter("step2")};
+    if (with_prompts) flags.push_back("--log-prompts");
+    Program program(serve_arguments(flags));
+    const std::uint16_t port = program.wait_for_port();
+    ASSERT_NE(port, 0) << program.err();
+    RawClient client(port);
+    ASSERT_TRUE(client.send(
+        post_request("/v1/completions?secret=1", completion("step2", "tsecret").dump(),
+                     "x-request-id: abc\"1\r\n"
+                     "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n")));
+    EXPECT_EQ(client.read_response().status, 200);
+    EXPECT_EQ(post(port, "/v1/completions", completion("secret", "t")).status, 404);
+    RawClient watcher(port);
+    ASSERT_TRUE(watcher.send(get_request("/health")));
+    EXPECT_EQ(watcher.read_response().status, 200);
+    program.signal(SIGTERM);
+    EXPECT_EQ(program.wait(), 0);
+
+    std::vector<Json> requests;
+    std::istringstream lines(program.err());
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with("{")) continue;  // progress while loading
+      const Json object = Json::parse(line, nullptr, false);
+      ASSERT_TRUE(object.is_object()) << line;
+      if (object.value("message", "") == "request") requests.push_back(object);
+    }
+    ASSERT_EQ(requests.size(), 2U) << program.err();  // /health is not worth a line
+    EXPECT_EQ(requests[0]["request_id"], "abc\"1");
+    EXPECT_EQ(requests[0]["trace_id"], "4bf92f3577b34da6a3ce929d0e0e4736");
+    EXPECT_EQ(requests[0]["path"], "/v1/completions");
+    EXPECT_EQ(requests[0]["status"], 200);
+    EXPECT_EQ(requests[0]["model"], "step2");
+    EXPECT_TRUE(requests[0]["modules"].get<std::string>().starts_with("step2@"));
+    EXPECT_GT(requests[0]["prompt_tokens"], 0);
+    EXPECT_GT(requests[0]["generated_tokens"], 0);
+    EXPECT_GT(requests[0]["total_ms"], 0);
+    EXPECT_EQ(requests[1]["status"], 404);
+    EXPECT_EQ(program.err().find("secret") != std::string::npos, with_prompts) << program.err();
+  }
+}
+
+TEST(Serve, AMetricsPortOfItsOwn) {
+  Program program(serve_arguments({"--metrics-port", "0"}));
+  const std::uint16_t port = program.wait_for_port();
+  ASSERT_NE(port, 0) << program.err();
+  const std::string key = "metrics: port ";
+  const std::size_t at = program.err().find(key);
+  ASSERT_NE(at, std::string::npos) << program.err();
+  const auto monitor =
+      static_cast<std::uint16_t>(std::atoi(program.err().c_str() + at + key.size()));
+  EXPECT_EQ(text_of(post(port, "/v1/completions", completion("base", "t"))), "uvwxyz");
+  for (const std::uint16_t one : {port, monitor}) {
+    RawClient client(one);
+    ASSERT_TRUE(client.send(get_request("/metrics")));
+    const RawResponse response = client.read_response();
+    EXPECT_EQ(response.status, 200);
+    EXPECT_NE(
+        response.body.find("\ngraft_module_requests_total{module=\"base\",outcome=\"stop\"} 1\n"),
+        std::string::npos)
+        << response.body;
+    EXPECT_NE(response.body.find("num_gpu_blocks=\"256\""), std::string::npos) << response.body;
+  }
+  EXPECT_EQ(post(monitor, "/v1/completions", completion("base", "t")).status, 404);
+  program.signal(SIGTERM);
+  EXPECT_EQ(program.wait(), 0);
 }
 
 TEST(Serve, DamagedFilesGiveOneClearLine) {

@@ -131,7 +131,7 @@ TEST_F(StructuredOutput, WhatALenientSchemaLeavesOutIsInAHeader) {
       {"response_format", {{"type", "json_schema"}, {"json_schema", {{"schema", schema}}}}}};
   const RawResponse response = ask(fields);
   EXPECT_EQ(response.status, 200) << response.body;
-  EXPECT_NE(response.head.find("x-graft-warning: not enforced: #: the keyword 'uniqueItems'"),
+  EXPECT_NE(response.head.find("x-graft-warning: not enforced: #: the keyword 'uniqueitems'"),
             std::string::npos)
       << response.head;
   fields["response_format"]["json_schema"]["strict"] = true;

@@ -85,22 +85,26 @@ Result<std::shared_ptr<const ModuleVersion>> load_module(const ModuleSource& sou
                                                          const BaseModel& base,
                                                          Precision precision) {
   GRAFT_RETURN_IF_ERROR(check_module_name(source.name));
+  const auto begin = std::chrono::steady_clock::now();
   auto adapter = read_adapter(source.path, base);
   if (!adapter) return about_module(source, std::move(adapter).error());
   auto resident = ResidentAdapter::pack(*adapter, precision);
   if (!resident) return about_module(source, std::move(resident).error());
-  return make_version(source, **adapter, std::move(*resident));
+  return make_version(source, **adapter, std::move(*resident), begin);
 }
 
 std::shared_ptr<const ModuleVersion> make_version(const ModuleSource& source,
                                                   const Adapter& adapter,
-                                                  std::shared_ptr<const ResidentAdapter> resident) {
+                                                  std::shared_ptr<const ResidentAdapter> resident,
+                                                  std::chrono::steady_clock::time_point begin) {
   auto version = std::make_shared<ModuleVersion>();
   version->name = source.name;
   version->path = source.path;
   version->created_unix_s = now_unix_s();
   version->description = without_factor_bytes(adapter);
   version->resident = std::move(resident);
+  version->load_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return version;
 }
 

@@ -4,6 +4,7 @@
 // is announced. Any thread; blocks on the disk.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -27,10 +28,11 @@ Result<std::shared_ptr<const ModuleVersion>> load_module(const ModuleSource& sou
                                                          const BaseModel& base,
                                                          Precision precision);
 
-// The version that a resident copy of `adapter` makes under a name.
+// The version that a resident copy of `adapter` makes under a name; loading began at `begin`.
 std::shared_ptr<const ModuleVersion> make_version(const ModuleSource& source,
                                                   const Adapter& adapter,
-                                                  std::shared_ptr<const ResidentAdapter> resident);
+                                                  std::shared_ptr<const ResidentAdapter> resident,
+                                                  std::chrono::steady_clock::time_point begin);
 
 // `error` with the module and its file in front, unless the message names the file already.
 Error about_module(const ModuleSource& source, Error error);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 
 #include "base/log.h"
@@ -192,6 +193,7 @@ ModuleStore::Prepared ModuleStore::prepare(const Job& job) {
 }
 
 ModuleStore::Prepared ModuleStore::read_and_try(const Job& job) {
+  const auto begin = std::chrono::steady_clock::now();
   GRAFT_ASSIGN_OR_RETURN(auto adapter, read_adapter(*files_, job.path, base_));
   GRAFT_ASSIGN_OR_RETURN(const std::string signature, files_->signature(job.path));
   if (signature != job.signature) {
@@ -201,10 +203,10 @@ ModuleStore::Prepared ModuleStore::read_and_try(const Job& job) {
   const ModuleSource source{job.path, job.path};
   // The same content is resident once, and has been tried.
   if (auto resident = registry_.find_resident(adapter->digest)) {
-    return make_version(source, *adapter, std::move(resident));
+    return make_version(source, *adapter, std::move(resident), begin);
   }
   GRAFT_ASSIGN_OR_RETURN(auto resident, ResidentAdapter::pack(adapter, options_.precision));
-  auto version = make_version(source, *adapter, std::move(resident));
+  auto version = make_version(source, *adapter, std::move(resident), begin);
   adapter.reset();  // the resident copy is enough while the engine tries it
   GRAFT_RETURN_IF_ERROR(trial_.try_out(version));
   return version;
