@@ -32,7 +32,9 @@ ExpositionFacts facts_of(const ServiceParts& parts) {
     const LoadCounts loads = parts.modules->counts();
     facts.n_loads = loads.n_loads;
     facts.n_failed_loads = loads.n_failed;
+    facts.max_modules = parts.modules->max_modules();
   }
+  if (facts.max_modules > 0) return facts;
   facts.max_modules = static_cast<std::int64_t>(
       std::max(std::size_t{ModuleTable::kMaxNames}, facts.modules.size()));
   return facts;

@@ -98,6 +98,7 @@ class ModuleStore {
 
   std::uint64_t resident_bytes() { return registry_.resident_bytes(); }
   LoadCounts counts() const;
+  std::int32_t max_modules() const { return options_.limits.max_modules; }  // 0 = no limit
 
  private:
   struct Claim {
