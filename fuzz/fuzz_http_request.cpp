@@ -1,5 +1,6 @@
 // A connection's bytes: whatever they are, and however they are cut, the reader gives the same
 // requests, keeps its limits, and ends.
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <cstddef>
 #include <cstdint>
