@@ -1,9 +1,10 @@
-// The bodies of /v1/chat/completions and /v1/completions: any bytes give a valid call or an error.
+// The bodies of chat, completions, messages and responses: any bytes give a valid call or an error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
+#include "api/dialects.h"
 #include "api/generation_call.h"
 #include "api/json_text.h"
 
@@ -32,6 +33,8 @@ void check(const graft::api::GenerationCall& call, const graft::api::ModelFacts&
   for (const auto& [id, bias] : sampling.logit_bias) {
     require(id >= 0 && id < model.n_vocab && bias >= -100 && bias <= 100);
   }
+  for (const graft::TokenId id : sampling.allowed_tokens) require(id >= 0 && id < model.n_vocab);
+  for (const auto& word : call.bad_words) require(!word.empty());
   for (const auto& text : call.stop.strings) {
     require(!text.empty() && text.find('\0') == std::string::npos);
   }
@@ -52,5 +55,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   const graft::api::ModelFacts model = facts();
   if (const auto call = graft::api::parse_chat_call(body, model)) check(*call, model);
   if (const auto call = graft::api::parse_completions_call(body, model)) check(*call, model);
+  if (const auto call = graft::api::parse_messages_call(body, model)) check(*call, model);
+  if (const auto call = graft::api::parse_count_tokens_call(body, model)) check(*call, model);
+  if (const auto made = graft::api::parse_responses_call(body, model)) {
+    check(made->call, model);
+    for (const std::string& text : {made->echo.metadata, made->echo.tools}) {
+      require(graft::api::is_valid_utf8(text));
+    }
+  }
   return 0;
 }

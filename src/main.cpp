@@ -96,6 +96,12 @@ api::ModelFacts api_facts(const ServeCommand& command, const cli::LoadedModel& l
                              std::chrono::system_clock::now().time_since_epoch())
                              .count();
   facts.default_max_tokens = command.default_max_tokens;
+  facts.n_sequences = loaded.engine->max_sequences();
+  facts.model_file = std::filesystem::path(command.model.path).filename().string();
+  facts.chat_template = loaded.model->facts().chat_template;
+  const Vocabulary& vocabulary = loaded.model->vocabulary();
+  facts.bos_token = vocabulary.piece(vocabulary.bos());
+  facts.eos_token = vocabulary.piece(vocabulary.eos());
   return facts;
 }
 

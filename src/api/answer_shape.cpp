@@ -54,6 +54,32 @@ std::string usage_object(std::int64_t n_prompt_tokens, std::int64_t n_completion
          R"(,"prompt_tokens_details":{"cached_tokens":)" + std::to_string(n_cached_tokens) + "}}";
 }
 
+std::string timings_object(const Finished& event) {
+  std::string out;
+  const auto append = [&out](const char* name, std::int64_t n, double ms) {
+    const std::string key = name;
+    out += (out.empty() ? "{\"" : ",\"") + key + R"(_n":)" + std::to_string(n) + ",\"" + key +
+           R"(_ms":)";
+    append_number(out, ms);
+    out += ",\"" + key + R"(_per_token_ms":)";
+    append_number(out, n > 0 ? ms / static_cast<double>(n) : 0.0);
+    out += ",\"" + key + R"(_per_second":)";
+    append_number(out, ms > 0 ? 1000.0 * static_cast<double>(n) / ms : 0.0);
+  };
+  append("prompt", event.n_prompt_tokens, event.timings.prefill_ms);
+  append("predicted", event.n_generated_tokens, event.timings.decode_ms);
+  return out + "}";
+}
+
+std::string token_array(std::span<const TokenId> tokens) {
+  std::string out = "[";
+  for (const TokenId token : tokens) {
+    if (out.size() > 1) out.push_back(',');
+    out += std::to_string(token);
+  }
+  return out + "]";
+}
+
 const char* finish_reason_name(FinishReason reason) {
   return reason == FinishReason::kLength ? "length" : "stop";
 }

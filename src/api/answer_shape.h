@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "api/generation_call.h"
 #include "core/event.h"
 #include "modules/module_version.h"
 
@@ -18,10 +21,13 @@ struct AnswerShape {
   std::string fingerprint;           // server version and base digest
   std::string graft_json;            // {"modules": [...]}: what shaped the answer
   std::int32_t n_choices = 1;        // in all: prompts x n
+  std::int32_t n_per_prompt = 1;     // choice i answers prompt i / n_per_prompt
   std::int64_t n_prompt_tokens = 0;  // each prompt counted once, whatever n
   bool logprobs = false;
   bool include_usage = false;  // streams only
   bool continuous_usage = false;
+  ReportRules report;
+  std::vector<std::vector<TokenId>> prompt_token_ids;  // only for report.token_ids
 };
 
 // {"modules":[{"name":...,"version":digest,"scale":...}]}
@@ -34,6 +40,10 @@ std::string object_prefix(const AnswerShape& shape, bool chunk);
 // `n_cached_tokens` of the prompt tokens came from the prefix cache.
 std::string usage_object(std::int64_t n_prompt_tokens, std::int64_t n_completion_tokens,
                          std::int64_t n_cached_tokens);
+// llama-server's numbers of a choice: tokens, milliseconds, rates.
+std::string timings_object(const Finished& event);
+// [1,2,3]
+std::string token_array(std::span<const TokenId> tokens);
 const char* finish_reason_name(FinishReason reason);
 
 }  // namespace graft::api

@@ -148,7 +148,7 @@ TEST(EventStream, CompletionsWithLogprobsAndRunningUsage) {
 
 TEST(EventStream, ErrorEndsTheStream) {
   std::string out;
-  EventStream::append_error(out, to_api_error(internal_error("broke")));
+  EventStream(shape(true)).append_error(out, to_api_error(internal_error("broke")));
   const auto events = parse_events(out);
   EXPECT_EQ(events[0]["error"]["message"], "broke");
   EXPECT_EQ(events[0]["error"]["param"], nullptr);
@@ -158,15 +158,17 @@ TEST(EventStream, ErrorEndsTheStream) {
 TEST(WholeAnswer, Chat) {
   AnswerShape with = shape(true, 2);
   with.logprobs = true;
+  std::string out;
   WholeAnswer whole(with);
-  whole.add(1, token_with_logprobs("x", "x"));
-  whole.add(0, token_with_logprobs("", "\xE2"));
-  whole.add(0, token_with_logprobs("\xE2\x82\xAC", "\x82\xAC"));
-  whole.add(0, finished(FinishReason::kLength, 2, "!"));
+  whole.append(out, 1, token_with_logprobs("x", "x"));
+  whole.append(out, 0, token_with_logprobs("", "\xE2"));
+  whole.append(out, 0, token_with_logprobs("\xE2\x82\xAC", "\x82\xAC"));
+  whole.append(out, 0, finished(FinishReason::kLength, 2, "!"));
   EXPECT_FALSE(whole.complete());
-  whole.add(1, finished(FinishReason::kStop, 1));
+  EXPECT_EQ(out, "");
+  whole.append(out, 1, finished(FinishReason::kStop, 1));
   ASSERT_TRUE(whole.complete());
-  const json body = json::parse(whole.body());
+  const json body = json::parse(out);
   EXPECT_EQ(body["object"], "chat.completion");
   EXPECT_EQ(body["choices"][0]["message"]["content"], "\xE2\x82\xAC!");
   EXPECT_EQ(body["choices"][0]["message"]["role"], "assistant");
@@ -183,10 +185,11 @@ TEST(WholeAnswer, Chat) {
 }
 
 TEST(WholeAnswer, Completion) {
+  std::string out;
   WholeAnswer whole(shape(false));
-  whole.add(0, token("x\n"));
-  whole.add(0, finished(FinishReason::kStop, 1));
-  const json body = json::parse(whole.body());
+  whole.append(out, 0, token("x\n"));
+  whole.append(out, 0, finished(FinishReason::kStop, 1));
+  const json body = json::parse(out);
   EXPECT_EQ(body["object"], "text_completion");
   EXPECT_EQ(body["choices"][0]["text"], "x\n");
   EXPECT_EQ(body["choices"][0]["logprobs"], nullptr);

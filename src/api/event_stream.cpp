@@ -9,7 +9,9 @@ namespace graft::api {
 EventStream::EventStream(AnswerShape shape)
     : shape_(std::move(shape)),
       prefix_("data: " + object_prefix(shape_, true) + R"(,"choices":[)"),
-      choices_(static_cast<std::size_t>(shape_.n_choices)) {}
+      choices_(static_cast<std::size_t>(shape_.n_choices)) {
+  for (Choice& choice : choices_) choice.logprobs = CompletionLogprobs(shape_.report.tokens_as_ids);
+}
 
 void EventStream::begin_chunk(std::string& out, std::int32_t choice) const {
   out += prefix_;
@@ -17,7 +19,7 @@ void EventStream::begin_chunk(std::string& out, std::int32_t choice) const {
   append_number(out, std::int64_t{choice});
 }
 
-void EventStream::end_chunk(std::string& out, bool with_graft) const {
+void EventStream::end_chunk(std::string& out, bool with_graft, const std::string& more) const {
   out += "}]";
   if (shape_.continuous_usage) {
     out += R"(,"usage":)" + usage();
@@ -25,7 +27,7 @@ void EventStream::end_chunk(std::string& out, bool with_graft) const {
     out += R"(,"usage":null)";
   }
   if (with_graft) out += R"(,"graft":)" + shape_.graft_json;
-  out += "}\n\n";
+  out += more + "}\n\n";
 }
 
 void EventStream::append_text(std::string& out, const std::string& text) const {
@@ -46,17 +48,33 @@ std::string EventStream::usage() const {
 
 void EventStream::append(std::string& out, std::int32_t choice, const Started& event) {
   choices_[static_cast<std::size_t>(choice)].n_cached = event.n_cached_tokens;
-  if (!shape_.chat) return;
+  if (!shape_.chat) return append_prompt(out, choice);
   begin_chunk(out, choice);
   out += R"(,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null)";
-  end_chunk(out, true);
+  std::string prompt;
+  if (shape_.report.token_ids) {
+    prompt = R"(,"prompt_token_ids":)" + token_array(shape_.prompt_token_ids.front());
+  }
+  end_chunk(out, true, prompt);
+}
+
+// Completions begin with a chunk only when the prompt's tokens are reported.
+void EventStream::append_prompt(std::string& out, std::int32_t choice) const {
+  if (!shape_.report.token_ids) return;
+  begin_chunk(out, choice);
+  append_text(out, "");
+  const auto prompt = static_cast<std::size_t>(choice / shape_.n_per_prompt);
+  out += R"(,"prompt_token_ids":)" + token_array(shape_.prompt_token_ids[prompt]);
+  out += R"(,"logprobs":null,"finish_reason":null)";
+  end_chunk(out, false);
 }
 
 void EventStream::append(std::string& out, std::int32_t choice, const TokenOutput& event) {
   Choice& state = choices_[static_cast<std::size_t>(choice)];
   ++state.n_tokens;
   // A token that is part of a character has nothing to show yet.
-  if (event.text.empty() && !shape_.logprobs) return;
+  const bool with_token = shape_.report.token_ids || shape_.report.tokens;
+  if (event.text.empty() && !shape_.logprobs && !with_token) return;
   begin_chunk(out, choice);
   append_text(out, event.text);
   out += R"(,"logprobs":)";
@@ -64,12 +82,14 @@ void EventStream::append(std::string& out, std::int32_t choice, const TokenOutpu
     out += "null";
   } else if (shape_.chat) {
     out += R"({"content":[)";
-    append_chat_logprob(out, event);
+    append_chat_logprob(out, event, shape_.report.tokens_as_ids);
     out += R"(],"refusal":null})";
   } else {
     state.logprobs.add(event);
     out += state.logprobs.take();
   }
+  if (shape_.report.token_ids) out += R"(,"token_ids":)" + token_array({&event.token, 1});
+  if (shape_.report.tokens) out += R"(,"tokens":)" + token_array({&event.token, 1});
   out += R"(,"finish_reason":null)";
   end_chunk(out, false);
 }
@@ -88,7 +108,7 @@ void EventStream::append(std::string& out, std::int32_t choice, const Finished& 
   out += R"(,"logprobs":null,"finish_reason":")";
   out += finish_reason_name(event.reason);
   out += "\"";
-  end_chunk(out, true);
+  end_chunk(out, true, shape_.report.timings ? R"(,"timings":)" + timings_object(event) : "");
   if (++n_finished_ < shape_.n_choices) return;
   if (shape_.include_usage) {
     out += prefix_ + R"(],"usage":)" + usage();
@@ -98,7 +118,8 @@ void EventStream::append(std::string& out, std::int32_t choice, const Finished& 
 }
 
 void EventStream::append_error(std::string& out, const ApiError& error) {
-  out += "data: " + error_body(error) + "\n\ndata: [DONE]\n\n";
+  AnswerWriter::append_error(out, error);
+  out += "data: [DONE]\n\n";
 }
 
 }  // namespace graft::api

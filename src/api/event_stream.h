@@ -10,24 +10,25 @@
 #include <vector>
 
 #include "api/answer_shape.h"
-#include "api/errors.h"
+#include "api/answer_writer.h"
 #include "api/logprobs_json.h"
 #include "core/event.h"
 
 namespace graft::api {
 
-class EventStream {
+class EventStream : public AnswerWriter {
  public:
   explicit EventStream(AnswerShape shape);
 
-  void append(std::string& out, std::int32_t choice, const Started& event);
-  void append(std::string& out, std::int32_t choice, const TokenOutput& event);
-  // After the last choice this also writes usage and [DONE].
-  void append(std::string& out, std::int32_t choice, const Finished& event);
-  // Ends the stream with an error event and [DONE].
-  static void append_error(std::string& out, const ApiError& error);
+  bool streams() const override { return true; }
+  bool complete() const override { return n_finished_ == shape_.n_choices; }
 
-  bool complete() const { return n_finished_ == shape_.n_choices; }
+  void append(std::string& out, std::int32_t choice, const Started& event) override;
+  void append(std::string& out, std::int32_t choice, const TokenOutput& event) override;
+  // After the last choice this also writes usage and [DONE].
+  void append(std::string& out, std::int32_t choice, const Finished& event) override;
+  // The error, then [DONE].
+  void append_error(std::string& out, const ApiError& error) override;
 
  private:
   struct Choice {
@@ -37,7 +38,9 @@ class EventStream {
   };
 
   void begin_chunk(std::string& out, std::int32_t choice) const;
-  void end_chunk(std::string& out, bool with_graft) const;
+  // `more`: further members of the chunk.
+  void end_chunk(std::string& out, bool with_graft, const std::string& more = {}) const;
+  void append_prompt(std::string& out, std::int32_t choice) const;
   void append_text(std::string& out, const std::string& text) const;
   std::string usage() const;
 

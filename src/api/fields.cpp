@@ -78,8 +78,8 @@ constexpr Field kFields[] = {
     {"cache_salt", kBoth, kString, kHonoured},
     {"cache_prompt", kBoth, kBool, kHonoured},
     {"id_slot", kBoth, kInteger, kIgnored, -1, kInt32Max},
-    {"timings_per_token", kBoth, kBool, kIgnored},
-    {"include_stop_str_in_output", kBoth, kBool, kNeutralOnly},
+    {"timings_per_token", kBoth, kBool, kHonoured},
+    {"include_stop_str_in_output", kBoth, kBool, kHonoured},
 
     {"functions", kChat, kArray, kNeutralOnly},
     {"function_call", kChat, kAny, kNeutralOnly},
@@ -93,14 +93,14 @@ constexpr Field kFields[] = {
     {"best_of", kBoth, kInteger, kNeutralOnly, 1, kInt32Max, 1},
     {"use_beam_search", kBoth, kBool, kNeutralOnly},
     {"prompt_logprobs", kBoth, kAny, kNeutralOnly, 0, 0, kNothing},  // 0 asks for one per token
-    {"return_token_ids", kBoth, kBool, kNeutralOnly},
-    {"return_tokens", kBoth, kBool, kNeutralOnly},
-    {"return_tokens_as_token_ids", kBoth, kBool, kNeutralOnly},
-    {"truncate_prompt_tokens", kBoth, kInteger, kNeutralOnly, -1, kInt32Max, -1},
-    {"bad_words", kBoth, kArray, kNeutralOnly},
-    {"allowed_token_ids", kBoth, kArray, kNeutralOnly},
-    {"samplers", kBoth, kAny, kNeutralOnly},
-    {"n_probs", kBoth, kInteger, kNeutralOnly, 0, kInt32Max, 0},
+    {"return_token_ids", kBoth, kBool, kHonoured},
+    {"return_tokens", kBoth, kBool, kHonoured},
+    {"return_tokens_as_token_ids", kBoth, kBool, kHonoured},
+    {"truncate_prompt_tokens", kBoth, kInteger, kHonoured, -1, kInt32Max},
+    {"bad_words", kBoth, kArray, kHonoured},
+    {"allowed_token_ids", kBoth, kArray, kHonoured},
+    {"samplers", kBoth, kArray, kHonoured},  // which act; the order is ours
+    {"n_probs", kBoth, kInteger, kHonoured, 0, 20},
     {"n_keep", kBoth, kInteger, kIgnored, -1, kInt32Max},
     {"n_discard", kBoth, kInteger, kIgnored, 0, kInt32Max},
     {"typical_p", kBoth, kNumber, kNeutralOnly, 0, kFloatMax, 1},
@@ -109,10 +109,11 @@ constexpr Field kFields[] = {
     {"dynatemp_range", kBoth, kNumber, kNeutralOnly, 0, kFloatMax, 0},
     {"dry_multiplier", kBoth, kNumber, kNeutralOnly, 0, kFloatMax, 0},
     {"mirostat", kBoth, kInteger, kNeutralOnly, 0, 2, 0},
-    // What a tokenizer does by default passes, the opposite is refused: see check_defaults.
     {"skip_special_tokens", kBoth, kBool, kHonoured},
     {"spaces_between_special_tokens", kBoth, kBool, kIgnored},
-    {"add_special_tokens", kBoth, kBool, kHonoured},
+    // A chat template writes them itself.
+    {"add_special_tokens", kChat, kBool, kIgnored},
+    {"add_special_tokens", kCompletions, kBool, kHonoured},
 };
 // clang-format on
 
@@ -167,6 +168,17 @@ bool is_neutral(const Field& field, const Json& value) {
   return value.empty();
 }
 
+Status check_field(const Field& field, const Json& body) {
+  const auto found = body.find(field.name);
+  if (found == body.end() || found->is_null()) return {};
+  GRAFT_RETURN_IF_ERROR(check_type(field, *found));
+  if (field.use == FieldUse::kNeutralOnly && !is_neutral(field, *found)) {
+    const std::string name(field.name);
+    return Error{ErrorCode::kNotSupported, "'" + name + "' is not supported yet.", name};
+  }
+  return {};
+}
+
 }  // namespace
 
 std::span<const Field> generation_fields() { return kFields; }
@@ -176,15 +188,20 @@ const Json* find_field(const Json& body, const char* name) {
   return found == body.end() || found->is_null() ? nullptr : &*found;
 }
 
+std::vector<Field> fields_of(Endpoint endpoint) {
+  std::vector<Field> found;
+  for (const auto table : {generation_fields(), dialect_fields()}) {
+    for (const Field& field : table) {
+      if (overlap(field.where, endpoint)) found.push_back(field);
+    }
+  }
+  return found;
+}
+
 Status check_fields(const Json& body, Endpoint endpoint) {
-  for (const Field& field : kFields) {
-    if ((static_cast<unsigned>(field.where) & static_cast<unsigned>(endpoint)) == 0) continue;
-    const auto found = body.find(field.name);
-    if (found == body.end() || found->is_null()) continue;
-    GRAFT_RETURN_IF_ERROR(check_type(field, *found));
-    if (field.use == FieldUse::kNeutralOnly && !is_neutral(field, *found)) {
-      const std::string name(field.name);
-      return Error{ErrorCode::kNotSupported, "'" + name + "' is not supported yet.", name};
+  for (const auto table : {generation_fields(), dialect_fields()}) {
+    for (const Field& field : table) {
+      if (overlap(field.where, endpoint)) GRAFT_RETURN_IF_ERROR(check_field(field, body));
     }
   }
   return {};

@@ -1,17 +1,36 @@
-// The field table of the generation endpoints: every request field we know, its type and range, and
-// whether it is honoured, ignored, or only accepted at the value that changes nothing. One table
-// for validation and, later, for the API description. Unknown keys are ignored.
+// The field tables: every request field we know, the endpoints it belongs to, its type and range,
+// and whether it is honoured, ignored, or only accepted at the value that changes nothing. They
+// serve validation and /openapi.json alike. Unknown keys are ignored. Constant; any thread.
 #pragma once
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "api/request_json.h"
 #include "base/result.h"
 
 namespace graft::api {
 
-enum class Endpoint : unsigned { kChat = 1, kCompletions = 2, kBoth = 3 };
+// The kinds of request bodies; a set of bits.
+enum class Endpoint : unsigned {
+  kNone = 0,
+  kChat = 1,
+  kCompletions = 2,
+  kBoth = kChat | kCompletions,
+  kMessages = 4,
+  kCountTokens = 8,
+  kResponses = 16,
+  kTokenize = 32,
+  kDetokenize = 64,
+};
+
+constexpr Endpoint operator|(Endpoint a, Endpoint b) {
+  return static_cast<Endpoint>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
+}
+constexpr bool overlap(Endpoint a, Endpoint b) {
+  return (static_cast<unsigned>(a) & static_cast<unsigned>(b)) != 0;
+}
 
 enum class FieldType {
   kBool,
@@ -41,9 +60,13 @@ struct Field {
   double neutral = 0;
 };
 
-std::span<const Field> generation_fields();
+std::span<const Field> generation_fields();  // of chat and completions: fields.cpp
+std::span<const Field> dialect_fields();     // of all others: dialect_fields.cpp
+// Those of one endpoint.
+std::vector<Field> fields_of(Endpoint endpoint);
 
 // Checks every known field of `body` that belongs to `endpoint`. Null counts as absent.
+// Requires: one endpoint.
 Status check_fields(const Json& body, Endpoint endpoint);
 
 // The field's value, or null when it is absent or JSON null.

@@ -24,6 +24,11 @@ struct ModelFacts {
   std::int64_t created_unix_s = 0;  // when the model was loaded
   // Of a chat answer whose request names no limit; -1 = until the context ends.
   std::int32_t default_max_tokens = -1;
+  std::int32_t n_sequences = 1;  // that can run at once
+  std::string model_file;        // its name, without the folder
+  std::string chat_template;     // its source; "" = none
+  std::string bos_token;         // texts; "" = none
+  std::string eos_token;
 };
 
 struct ChatPrompt {
@@ -35,6 +40,14 @@ struct ChatPrompt {
 // A text to be tokenised, or token ids inside the vocabulary.
 using TextPrompt = std::variant<std::string, std::vector<TokenId>>;
 
+// What an answer reports beside its text.
+struct ReportRules {
+  bool token_ids = false;      // of the prompt and the answer, as vLLM does
+  bool tokens = false;         // of the answer, as llama-server does
+  bool tokens_as_ids = false;  // log-probabilities name tokens "token_id:N"
+  bool timings = false;
+};
+
 struct GenerationCall {
   std::string model;  // "" = not given: the base
   std::vector<ModuleChoice> modules;
@@ -45,6 +58,11 @@ struct GenerationCall {
   SamplingParams sampling;
   StopRules stop;
   PrefixCacheRules prefix_cache;
+  std::vector<std::string> bad_words;
+  bool shows_special = false;               // control tokens are part of the answer's text
+  bool add_special = true;                  // to a text prompt, what the model asks for
+  std::int32_t truncate_prompt_tokens = 0;  // keep that many at the end; -1: what fits; 0: all
+  ReportRules report;
   std::int32_t n_choices = 1;  // per prompt
   bool stream = false;
   bool include_usage = false;

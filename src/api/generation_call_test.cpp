@@ -102,6 +102,34 @@ TEST(GenerationCall, NullMeansAbsent) {
   }
 }
 
+TEST(GenerationCall, ExtrasOfOtherServers) {
+  const auto call = completion(
+      R"("include_stop_str_in_output":true,"skip_special_tokens":false,"add_special_tokens":false,
+         "return_token_ids":true,"return_tokens":true,"return_tokens_as_token_ids":true,
+         "timings_per_token":true,"truncate_prompt_tokens":-1,"n_probs":4,"bad_words":["ab"],
+         "allowed_token_ids":[3,4],"top_p":0.5,"min_p":0.5,"samplers":["top_k","min_p"])");
+  ASSERT_TRUE(call) << call.error().message;
+  EXPECT_TRUE(call->stop.keeps_string);
+  EXPECT_TRUE(call->shows_special);
+  EXPECT_FALSE(call->add_special);
+  EXPECT_TRUE(call->report.token_ids);
+  EXPECT_TRUE(call->report.tokens);
+  EXPECT_TRUE(call->report.tokens_as_ids);
+  EXPECT_TRUE(call->report.timings);
+  EXPECT_EQ(call->truncate_prompt_tokens, -1);
+  EXPECT_EQ(call->sampling.n_logprobs, 4);
+  EXPECT_EQ(call->bad_words, std::vector<std::string>{"ab"});
+  EXPECT_EQ(call->sampling.allowed_tokens, (std::vector<TokenId>{3, 4}));
+  EXPECT_EQ(call->sampling.top_p, 1.0F);  // not among the samplers
+  EXPECT_EQ(call->sampling.min_p, 0.5F);
+  EXPECT_EQ(call->sampling.penalty_last_n, 0);
+  const auto plain = completion("\"seed\":1");
+  EXPECT_FALSE(plain->shows_special || plain->stop.keeps_string || plain->report.token_ids);
+  EXPECT_TRUE(plain->add_special);
+  EXPECT_EQ(plain->truncate_prompt_tokens, 0);
+  EXPECT_TRUE(chat(R"("add_special_tokens":false)"));
+}
+
 TEST(GenerationCall, PromptForms) {
   EXPECT_EQ(completion_body(R"({"prompt":["a","b"]})")->prompts.size(), 2U);
   EXPECT_EQ(completion_body(R"({"prompt":[1,2,3]})")->prompts.size(), 1U);
@@ -218,6 +246,14 @@ TEST(GenerationCall, BadValuesNameTheirField) {
       {R"("metadata":"x")", "metadata"},
       {R"("response_format":{})", "response_format.type"},
       {R"("best_of":"x")", "best_of"},
+      {R"("bad_words":[""])", "bad_words"},
+      {R"("bad_words":[1])", "bad_words"},
+      {R"("bad_words":[")" + std::string(257, 'b') + "\"]", "bad_words"},
+      {R"("allowed_token_ids":[])", "allowed_token_ids"},
+      {R"("allowed_token_ids":[1000])", "allowed_token_ids[0]"},
+      {R"("truncate_prompt_tokens":0)", "truncate_prompt_tokens"},
+      {R"("truncate_prompt_tokens":-2)", "truncate_prompt_tokens"},
+      {R"("n_probs":21)", "n_probs"},
   };
   for (const BadField& bad : cases) {
     expect_refused(chat(bad.json), bad);
@@ -295,11 +331,9 @@ TEST(GenerationCall, UnsupportedFieldsAreNamed) {
       {R"("best_of":2)", "best_of"},
       {R"("prompt_logprobs":0)", "prompt_logprobs"},
       {R"("use_beam_search":true)", "use_beam_search"},
-      {R"("skip_special_tokens":false)", "skip_special_tokens"},
       {R"("chat_template_kwargs":{"messages":[]})", "chat_template_kwargs"},
       {R"("mirostat":2)", "mirostat"},
       {R"("typical_p":0.5)", "typical_p"},
-      {R"("return_token_ids":true)", "return_token_ids"},
   };
   for (const BadField& bad : cases) {
     const auto call = chat(bad.json);

@@ -7,11 +7,6 @@
 namespace graft::api {
 namespace {
 
-std::variant<EventStream, WholeAnswer> make_answer(AnswerShape shape, bool stream) {
-  if (stream) return EventStream(std::move(shape));
-  return WholeAnswer(std::move(shape));
-}
-
 // A cancellation that no client asked for: the server is going down.
 const Error kStopped{
     ErrorCode::kUnavailable, "The request was stopped: the server shuts down.", {}};
@@ -27,13 +22,14 @@ const Error* error_of(const Event& event) {
 
 GenerationExchange::GenerationExchange(GenerationService& service,
                                        std::shared_ptr<EventInbox> inbox,
-                                       std::vector<RequestId> ids, AnswerShape shape, bool stream,
+                                       std::vector<RequestId> ids,
+                                       std::unique_ptr<AnswerWriter> writer,
                                        std::vector<Header> headers)
     : service_(service),
       inbox_(std::move(inbox)),
       ids_(std::move(ids)),
       headers_(std::move(headers)),
-      answer_(make_answer(std::move(shape), stream)) {}
+      writer_(std::move(writer)) {}
 
 GenerationExchange::~GenerationExchange() {
   if (!done_) stop_work();
@@ -64,65 +60,51 @@ Output GenerationExchange::poll(bool idle) {
   }
   if (shutting_down_) {
     fail(output, kStopped);
-  } else if (idle && std::holds_alternative<EventStream>(answer_)) {
+  } else if (idle && writer_->streams()) {
     // A long wait in the queue: the client gets its headers, then a comment now and then.
     if (!head_sent_) {
       send_head(output);
     } else if (output.bytes.empty()) {
-      output.bytes = ": waiting\n\n";
+      writer_->append_ping(output.bytes);
     }
   }
   return output;
 }
 
 void GenerationExchange::take_event(Output& output, const ChoiceEvent& event) {
-  if (const Error* error = error_of(event.event)) {
-    fail(output, *error);
-  } else if (std::holds_alternative<EventStream>(answer_)) {
-    take_stream_event(output, event);
-  } else {
-    take_whole_event(output, event);
-  }
-}
-
-void GenerationExchange::take_stream_event(Output& output, const ChoiceEvent& event) {
-  auto& stream = std::get<EventStream>(answer_);
-  if (!head_sent_) send_head(output);
+  if (const Error* error = error_of(event.event)) return fail(output, *error);
+  if (writer_->streams() && !head_sent_) send_head(output);
   if (const auto* started = std::get_if<Started>(&event.event)) {
-    stream.append(output.bytes, event.choice, *started);
+    writer_->append(output.bytes, event.choice, *started);
   } else if (const auto* token = std::get_if<TokenOutput>(&event.event)) {
-    stream.append(output.bytes, event.choice, *token);
+    writer_->append(output.bytes, event.choice, *token);
   } else if (const auto* finished = std::get_if<Finished>(&event.event)) {
-    stream.append(output.bytes, event.choice, *finished);
-    done_ = stream.complete();
-    output.end = done_;
+    writer_->append(output.bytes, event.choice, *finished);
   }
+  if (writer_->complete()) end(output);
 }
 
-void GenerationExchange::take_whole_event(Output& output, const ChoiceEvent& event) {
-  auto& whole = std::get<WholeAnswer>(answer_);
-  if (const auto* token = std::get_if<TokenOutput>(&event.event)) {
-    whole.add(event.choice, *token);
-  } else if (const auto* finished = std::get_if<Finished>(&event.event)) {
-    whole.add(event.choice, *finished);
-    if (!whole.complete()) return;
-    done_ = true;
-    output.whole = std::make_unique<HttpResponse>();
-    output.whole->headers = headers_;
-    output.whole->headers.emplace_back("content-type", "application/json");
-    output.whole->body = whole.body();
+void GenerationExchange::end(Output& output) {
+  done_ = true;
+  if (writer_->streams()) {
+    output.end = true;
+    return;
   }
+  output.whole = std::make_unique<HttpResponse>();
+  output.whole->headers = headers_;
+  output.whole->headers.emplace_back("content-type", "application/json");
+  output.whole->body = std::exchange(output.bytes, {});
 }
 
 void GenerationExchange::fail(Output& output, const Error& error) {
   stop_work();
   const ApiError api_error = to_api_error(error);
   if (head_sent_) {
-    EventStream::append_error(output.bytes, api_error);
+    writer_->append_error(output.bytes, api_error);
     output.end = true;
     return;
   }
-  output.whole = std::make_unique<HttpResponse>(error_response(api_error));
+  output.whole = std::make_unique<HttpResponse>(writer_->error_answer(api_error));
   output.whole->headers.insert(output.whole->headers.end(), headers_.begin(), headers_.end());
 }
 

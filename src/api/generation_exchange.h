@@ -1,17 +1,15 @@
 // GenerationExchange: one answer in the making. Takes the events of its choices from the inbox and
-// turns them into the bytes of a stream or of one JSON object; cancels the work when the client
-// goes, when a choice fails, and when the server stops. Used by one strand (see exchange.h).
+// has its writer turn them into bytes; cancels the work when the client goes, when a choice fails,
+// and when the server stops. Used by one strand (see exchange.h).
 #pragma once
 
 #include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
+#include "api/answer_writer.h"
 #include "api/event_inbox.h"
-#include "api/event_stream.h"
 #include "api/exchange.h"
-#include "api/whole_answer.h"
 #include "scheduler/generation_service.h"
 
 namespace graft::api {
@@ -20,7 +18,7 @@ class GenerationExchange : public Exchange {
  public:
   // `ids` are the submitted requests, one per choice. `service` outlives the exchange.
   GenerationExchange(GenerationService& service, std::shared_ptr<EventInbox> inbox,
-                     std::vector<RequestId> ids, AnswerShape shape, bool stream,
+                     std::vector<RequestId> ids, std::unique_ptr<AnswerWriter> writer,
                      std::vector<Header> headers);
   ~GenerationExchange() override;
   GenerationExchange(const GenerationExchange&) = delete;
@@ -32,8 +30,7 @@ class GenerationExchange : public Exchange {
 
  private:
   void take_event(Output& output, const ChoiceEvent& event);
-  void take_stream_event(Output& output, const ChoiceEvent& event);
-  void take_whole_event(Output& output, const ChoiceEvent& event);
+  void end(Output& output);
   void fail(Output& output, const Error& error);
   void send_head(Output& output);
   void stop_work();
@@ -42,7 +39,7 @@ class GenerationExchange : public Exchange {
   const std::shared_ptr<EventInbox> inbox_;
   const std::vector<RequestId> ids_;
   const std::vector<Header> headers_;
-  std::variant<EventStream, WholeAnswer> answer_;
+  const std::unique_ptr<AnswerWriter> writer_;
   bool head_sent_ = false;
   bool done_ = false;
   bool shutting_down_ = false;

@@ -1,40 +1,24 @@
-// /v1/chat/completions and /v1/completions: from a body to submitted requests.
+#include "api/generation_routes.h"
+
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include "api/answer_shape.h"
 #include "api/event_inbox.h"
+#include "api/event_stream.h"
 #include "api/generation_exchange.h"
 #include "api/module_choice.h"
-#include "api/routes.h"
+#include "api/whole_answer.h"
 
 namespace graft::api {
 namespace {
 
-using TokenLists = std::vector<std::vector<TokenId>>;
-
 std::int64_t unix_seconds() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::seconds>(now).count();
-}
-
-Result<TokenLists> tokenize(const PromptBuilder& builder, const GenerationCall& call) {
-  TokenLists prompts;
-  if (call.chat) {
-    GRAFT_ASSIGN_OR_RETURN(auto tokens, builder.from_messages(*call.chat));
-    prompts.push_back(std::move(tokens));
-    return prompts;
-  }
-  for (const TextPrompt& prompt : call.prompts) {
-    if (const auto* text = std::get_if<std::string>(&prompt)) {
-      GRAFT_ASSIGN_OR_RETURN(auto tokens, builder.from_text(*text));
-      prompts.push_back(std::move(tokens));
-    } else {
-      prompts.push_back(std::get<std::vector<TokenId>>(prompt));
-    }
-  }
-  return prompts;
 }
 
 std::optional<ApiError> check_lengths(const TokenLists& prompts, const ModelFacts& facts) {
@@ -50,6 +34,29 @@ std::optional<ApiError> check_lengths(const TokenLists& prompts, const ModelFact
   return std::nullopt;
 }
 
+// What `truncate_prompt_tokens` leaves: the end of each prompt.
+void truncate(TokenLists& prompts, const GenerationCall& call, const ModelFacts& facts) {
+  if (call.truncate_prompt_tokens == 0) return;
+  const std::int32_t room = std::max(1, facts.n_context_tokens - std::max(1, call.stop.max_tokens));
+  const auto n_kept = static_cast<std::ptrdiff_t>(
+      call.truncate_prompt_tokens < 0 ? room : call.truncate_prompt_tokens);
+  for (auto& prompt : prompts) {
+    if (std::ssize(prompt) > n_kept) prompt.erase(prompt.begin(), prompt.end() - n_kept);
+  }
+}
+
+// A bad word is banned at the start of the answer and behind a space, as vLLM does.
+Status ban_words(const PromptBuilder& builder, GenerationCall& call) {
+  for (const std::string& word : call.bad_words) {
+    for (const std::string& text : {word, " " + word}) {
+      GRAFT_ASSIGN_OR_RETURN(
+          auto tokens, builder.tokenize(text, {.add_special = false, .parse_special = false}));
+      if (!tokens.empty()) call.sampling.banned_sequences.push_back(std::move(tokens));
+    }
+  }
+  return {};
+}
+
 AnswerShape make_shape(Service& service, const GenerationCall& call, const TokenLists& prompts,
                        const Resolution& resolution) {
   AnswerShape shape;
@@ -60,6 +67,9 @@ AnswerShape make_shape(Service& service, const GenerationCall& call, const Token
   shape.fingerprint = service.fingerprint();
   shape.graft_json = graft_object(resolution.attachments);
   shape.n_choices = call.n_choices * static_cast<std::int32_t>(prompts.size());
+  shape.n_per_prompt = call.n_choices;
+  shape.report = call.report;
+  if (call.report.token_ids) shape.prompt_token_ids = prompts;
   for (const auto& prompt : prompts) {
     shape.n_prompt_tokens += static_cast<std::int64_t>(prompt.size());
   }
@@ -91,6 +101,7 @@ Submission make_submission(const GenerationCall& call, std::vector<TokenId> prom
   submission.request.sampling = call.sampling;
   submission.request.stop = call.stop;
   submission.request.prefix_cache = call.prefix_cache;
+  submission.request.shows_special = call.shows_special;
   if (call.sampling.seed) {
     submission.request.sampling.seed =
         *call.sampling.seed + static_cast<std::uint32_t>(choice % call.n_choices);
@@ -163,7 +174,34 @@ void describe(RequestLine& line, const Resolution& resolution, const GenerationC
   }
 }
 
-Answer generate(const RouteCall& route, const GenerationCall& call) {
+}  // namespace
+
+std::optional<HttpResponse> refuse_media_type(const HttpRequest& request) {
+  if (is_json_body(request)) return std::nullopt;
+  return error_response(ApiError{415, "invalid_request_error", "The body must be application/json.",
+                                 "", "unsupported_media_type"});
+}
+
+Result<TokenLists> tokenize(const PromptBuilder& builder, const GenerationCall& call) {
+  TokenLists prompts;
+  if (call.chat) {
+    GRAFT_ASSIGN_OR_RETURN(auto tokens, builder.from_messages(*call.chat));
+    prompts.push_back(std::move(tokens));
+    return prompts;
+  }
+  for (const TextPrompt& prompt : call.prompts) {
+    if (const auto* text = std::get_if<std::string>(&prompt)) {
+      GRAFT_ASSIGN_OR_RETURN(auto tokens,
+                             builder.tokenize(*text, {.add_special = call.add_special}));
+      prompts.push_back(std::move(tokens));
+    } else {
+      prompts.push_back(std::get<std::vector<TokenId>>(prompt));
+    }
+  }
+  return prompts;
+}
+
+Answer generate(const RouteCall& route, GenerationCall call, const WriterFactory& make_writer) {
   Service& service = route.service;
   auto chosen = choose_modules(route, call.model, call.modules);
   if (auto* answer = std::get_if<Answer>(&chosen)) return std::move(*answer);
@@ -171,8 +209,12 @@ Answer generate(const RouteCall& route, const GenerationCall& call) {
   describe(*route.line, resolution, call, service.parts().observation.log_prompts);
   auto constraint = compile_constraint(service.parts(), call);
   if (!constraint) return error_response(constraint.error());
-  const auto prompts = tokenize(service.parts().prompts, call);
+  auto prompts = tokenize(service.parts().prompts, call);
   if (!prompts) return error_response(prompts.error());
+  truncate(*prompts, call, service.parts().facts);
+  if (const Status banned = ban_words(service.parts().prompts, call); !banned) {
+    return error_response(banned.error());
+  }
   if (const auto error = check_lengths(*prompts, service.parts().facts)) {
     return error_response(*error);
   }
@@ -186,20 +228,23 @@ Answer generate(const RouteCall& route, const GenerationCall& call) {
   if (!ids) return error_response(ids.error());
   return std::make_shared<GenerationExchange>(
       service.parts().generation, inbox, std::move(ids).value(),
-      make_shape(service, call, *prompts, resolution), call.stream, answer_headers(route, common));
+      make_writer(make_shape(service, call, *prompts, resolution)), answer_headers(route, common));
 }
+
+namespace {
 
 using ParseFunction = Result<GenerationCall> (*)(std::string_view, const ModelFacts&);
 
 Answer parse_and_generate(const RouteCall& route, ParseFunction parse) {
-  if (!is_json_body(route.request)) {
-    return error_response(ApiError{415, "invalid_request_error",
-                                   "The body must be application/json.", "",
-                                   "unsupported_media_type"});
-  }
-  const auto call = parse(route.request.body, route.service.parts().facts);
+  if (auto refused = refuse_media_type(route.request)) return std::move(*refused);
+  auto call = parse(route.request.body, route.service.parts().facts);
   if (!call) return error_response(call.error());
-  return generate(route, *call);
+  const bool stream = call->stream;
+  return generate(route, std::move(*call),
+                  [stream](AnswerShape shape) -> std::unique_ptr<AnswerWriter> {
+                    if (stream) return std::make_unique<EventStream>(std::move(shape));
+                    return std::make_unique<WholeAnswer>(std::move(shape));
+                  });
 }
 
 }  // namespace

@@ -10,17 +10,21 @@
 
 namespace graft::api {
 
-// One element of chat's logprobs.content.
-void append_chat_logprob(std::string& out, const TokenOutput& token);
+// One element of chat's logprobs.content. `as_ids`: tokens are named "token_id:N".
+void append_chat_logprob(std::string& out, const TokenOutput& token, bool as_ids = false);
 
 // Completions: arrays of all tokens since the last take().
 class CompletionLogprobs {
  public:
+  // `as_ids`: tokens are named "token_id:N".
+  explicit CompletionLogprobs(bool as_ids = false) : as_ids_(as_ids) {}
+
   void add(const TokenOutput& token);
   // {"tokens":[...],"token_logprobs":[...],"top_logprobs":[...],"text_offset":[...]}; starts anew.
   std::string take();
 
  private:
+  bool as_ids_;
   std::string tokens_;
   std::string logprobs_;
   std::string top_;

@@ -111,6 +111,11 @@ Result<ChatPrompt> read_messages(const Json& body) {
 
 Result<GenerationCall> parse_chat_call(std::string_view body, const ModelFacts& facts) {
   GRAFT_ASSIGN_OR_RETURN(const Json json, parse_request_json(body));
+  return read_chat_call(json, body, facts);
+}
+
+Result<GenerationCall> read_chat_call(const Json& json, std::string_view body,
+                                      const ModelFacts& facts) {
   GRAFT_RETURN_IF_ERROR(check_fields(json, Endpoint::kChat));
   GRAFT_RETURN_IF_ERROR(refuse_unsupported(json));
   const Json* logprobs = find_field(json, "logprobs");
@@ -123,6 +128,7 @@ Result<GenerationCall> parse_chat_call(std::string_view body, const ModelFacts& 
   call.stop.max_tokens = facts.default_max_tokens;
   GRAFT_RETURN_IF_ERROR(read_stop_rules(json, facts, call));
   GRAFT_RETURN_IF_ERROR(read_cache_rules(json, call));
+  GRAFT_RETURN_IF_ERROR(read_extras(json, facts, call));
   GRAFT_RETURN_IF_ERROR(read_stream_options(json, call));
   GRAFT_RETURN_IF_ERROR(read_constraint(json, body, call));
   GRAFT_ASSIGN_OR_RETURN(call.chat, read_messages(json));

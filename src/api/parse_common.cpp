@@ -278,12 +278,6 @@ Status refuse_unsupported(const Json& body) {
   if (choice != nullptr && !none && *choice != "auto") {
     return refuse("'tool_choice' other than \"none\"", "tool_choice");
   }
-  for (const char* name : {"skip_special_tokens", "add_special_tokens"}) {
-    const Json* value = find_field(body, name);
-    if (value != nullptr && !value->get<bool>()) {
-      return refuse("'" + std::string(name) + "' with the value false", name);
-    }
-  }
   return {};
 }
 

@@ -2,6 +2,8 @@
 // check_fields() has passed. Each function fills its part of the call or says what is wrong.
 #pragma once
 
+#include <string_view>
+
 #include "api/fields.h"
 #include "api/generation_call.h"
 #include "api/request_json.h"
@@ -14,8 +16,15 @@ Status read_sampling(const Json& body, const ModelFacts& facts, GenerationCall& 
 Status read_stop_rules(const Json& body, const ModelFacts& facts, GenerationCall& call);
 Status read_cache_rules(const Json& body, GenerationCall& call);
 Status read_stream_options(const Json& body, GenerationCall& call);
+// What clients of vLLM and llama-server send beside OpenAI's fields. After read_sampling().
+Status read_extras(const Json& body, const ModelFacts& facts, GenerationCall& call);
 // What is recognised but not built yet and needs more than the field table to recognise.
 Status refuse_unsupported(const Json& body);
+
+// A whole chat request; also what the other dialects of chat are translated to. `body` is its text,
+// which keeps the order of a schema's properties.
+Result<GenerationCall> read_chat_call(const Json& json, std::string_view body,
+                                      const ModelFacts& facts);
 
 // `value` as a token id of the vocabulary. `param` names it in the error.
 Result<TokenId> read_token_id(const Json& value, const ModelFacts& facts, const std::string& param);

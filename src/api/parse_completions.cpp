@@ -70,6 +70,7 @@ Result<GenerationCall> parse_completions_call(std::string_view body, const Model
   GRAFT_RETURN_IF_ERROR(read_sampling(json, facts, call));
   GRAFT_RETURN_IF_ERROR(read_stop_rules(json, facts, call));
   GRAFT_RETURN_IF_ERROR(read_cache_rules(json, call));
+  GRAFT_RETURN_IF_ERROR(read_extras(json, facts, call));
   GRAFT_RETURN_IF_ERROR(read_stream_options(json, call));
   GRAFT_RETURN_IF_ERROR(read_constraint(json, body, call));
   GRAFT_RETURN_IF_ERROR(read_prompts(json, facts, call));

@@ -1,7 +1,9 @@
-// PromptBuilder: text and chat messages -> token ids, as the model's tokenizer and chat template
-// say. Implemented over text/; a fake stands in for it in tests. Any thread, several at once.
+// PromptBuilder: text and chat messages -> token ids, and back, as the model's tokenizer and chat
+// template say. Implemented over text/; a fake stands in for it in tests. Any thread, several at
+// once.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,12 +13,28 @@
 
 namespace graft::api {
 
+struct TextOptions {
+  bool add_special = true;    // begin (and end) tokens that the model asks for
+  bool parse_special = true;  // control tokens written in the text count
+};
+
 class PromptBuilder {
  public:
   virtual ~PromptBuilder() = default;
   // Errors: kInvalidArgument when the template refuses the messages.
   virtual Result<std::vector<TokenId>> from_messages(const ChatPrompt& prompt) const = 0;
-  virtual Result<std::vector<TokenId>> from_text(const std::string& text) const = 0;
+  // The text that from_messages() tokenises.
+  virtual Result<std::string> render(const ChatPrompt& prompt) const = 0;
+  virtual Result<std::vector<TokenId>> tokenize(const std::string& text,
+                                                const TextOptions& options) const = 0;
+  // The bytes of the tokens in a row, control tokens included; perhaps not whole UTF-8. Requires:
+  // ids in the vocabulary.
+  virtual std::string detokenize(std::span<const TokenId> tokens) const = 0;
+
+  // A completion's prompt is the client's own: control tokens in it count.
+  Result<std::vector<TokenId>> from_text(const std::string& text) const {
+    return tokenize(text, TextOptions{});
+  }
 };
 
 }  // namespace graft::api

@@ -62,7 +62,16 @@ bool decode_path(std::string_view path, std::string& decoded);
 // The route functions, by file.
 Answer answer_chat_completions(const RouteCall& call);  // generation_routes.cpp
 Answer answer_completions(const RouteCall& call);
-Answer answer_models(const RouteCall& call);  // model_routes.cpp
+Answer answer_messages(const RouteCall& call);  // messages_routes.cpp
+Answer answer_count_tokens(const RouteCall& call);
+Answer answer_responses(const RouteCall& call);  // responses_routes.cpp
+Answer answer_tokenize(const RouteCall& call);   // tokenizer_routes.cpp
+Answer answer_detokenize(const RouteCall& call);
+Answer answer_apply_template(const RouteCall& call);
+Answer answer_props(const RouteCall& call);  // props_routes.cpp
+Answer answer_slots(const RouteCall& call);
+Answer answer_openapi(const RouteCall& call);  // openapi.cpp
+Answer answer_models(const RouteCall& call);   // model_routes.cpp
 Answer answer_model(const RouteCall& call);
 Answer answer_load_adapter(const RouteCall& call);  // adapter_routes.cpp
 Answer answer_unload_adapter(const RouteCall& call);

@@ -4,7 +4,7 @@
 
 namespace graft::api {
 
-Result<std::vector<TokenId>> TextPromptBuilder::from_messages(const ChatPrompt& prompt) const {
+Result<RenderedPrompt> TextPromptBuilder::render_parts(const ChatPrompt& prompt) const {
   if (chat_template_ == nullptr) {
     return not_supported("The model has no chat template; use /v1/completions.");
   }
@@ -17,13 +17,27 @@ Result<std::vector<TokenId>> TextPromptBuilder::from_messages(const ChatPrompt& 
     error.param = "messages";
     return error;
   }
-  return tokenize(vocabulary_, *rendered, allow_special_in_input_);
+  return rendered;
 }
 
-Result<std::vector<TokenId>> TextPromptBuilder::from_text(const std::string& text) const {
-  TokenizeOptions options;
-  options.parse_special = true;
-  return vocabulary_.tokenize(text, options);
+Result<std::vector<TokenId>> TextPromptBuilder::from_messages(const ChatPrompt& prompt) const {
+  GRAFT_ASSIGN_OR_RETURN(const RenderedPrompt rendered, render_parts(prompt));
+  return graft::tokenize(vocabulary_, rendered, allow_special_in_input_);
+}
+
+Result<std::string> TextPromptBuilder::render(const ChatPrompt& prompt) const {
+  GRAFT_ASSIGN_OR_RETURN(const RenderedPrompt rendered, render_parts(prompt));
+  return rendered.text();
+}
+
+Result<std::vector<TokenId>> TextPromptBuilder::tokenize(const std::string& text,
+                                                         const TextOptions& options) const {
+  return vocabulary_.tokenize(
+      text, {.add_special = options.add_special, .parse_special = options.parse_special});
+}
+
+std::string TextPromptBuilder::detokenize(std::span<const TokenId> tokens) const {
+  return vocabulary_.detokenize(tokens, true);
 }
 
 }  // namespace graft::api

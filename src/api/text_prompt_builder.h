@@ -19,10 +19,14 @@ class TextPromptBuilder : public PromptBuilder {
         allow_special_in_input_(allow_special_in_input) {}
 
   Result<std::vector<TokenId>> from_messages(const ChatPrompt& prompt) const override;
-  // A completion's prompt is the client's own: control tokens in it count.
-  Result<std::vector<TokenId>> from_text(const std::string& text) const override;
+  Result<std::string> render(const ChatPrompt& prompt) const override;
+  Result<std::vector<TokenId>> tokenize(const std::string& text,
+                                        const TextOptions& options) const override;
+  std::string detokenize(std::span<const TokenId> tokens) const override;
 
  private:
+  Result<RenderedPrompt> render_parts(const ChatPrompt& prompt) const;
+
   const Vocabulary& vocabulary_;
   const ChatTemplate* const chat_template_;
   const bool allow_special_in_input_;

@@ -7,27 +7,34 @@
 namespace graft::api {
 
 WholeAnswer::WholeAnswer(AnswerShape shape)
-    : shape_(std::move(shape)), choices_(static_cast<std::size_t>(shape_.n_choices)) {}
+    : shape_(std::move(shape)), choices_(static_cast<std::size_t>(shape_.n_choices)) {
+  for (Choice& choice : choices_) choice.logprobs = CompletionLogprobs(shape_.report.tokens_as_ids);
+}
 
-void WholeAnswer::add(std::int32_t choice, const TokenOutput& event) {
+void WholeAnswer::append(std::string&, std::int32_t, const Started&) {}
+
+void WholeAnswer::append(std::string&, std::int32_t choice, const TokenOutput& event) {
   Choice& state = choices_[static_cast<std::size_t>(choice)];
   state.text += event.text;
+  if (shape_.report.token_ids || shape_.report.tokens) state.tokens.push_back(event.token);
   if (!shape_.logprobs) return;
   if (shape_.chat) {
     if (!state.chat_logprobs.empty()) state.chat_logprobs.push_back(',');
-    append_chat_logprob(state.chat_logprobs, event);
+    append_chat_logprob(state.chat_logprobs, event, shape_.report.tokens_as_ids);
   } else {
     state.logprobs.add(event);
   }
 }
 
-void WholeAnswer::add(std::int32_t choice, const Finished& event) {
+void WholeAnswer::append(std::string& out, std::int32_t choice, const Finished& event) {
   Choice& state = choices_[static_cast<std::size_t>(choice)];
   state.text += event.text;
   state.reason = event.reason;
   n_completion_tokens_ += event.n_generated_tokens;
   n_cached_tokens_ += event.n_cached_tokens;
+  if (shape_.report.timings) timings_ = timings_object(event);
   ++n_finished_;
+  if (complete()) append_body(out);
 }
 
 void WholeAnswer::append_choice(std::string& out, std::size_t index) {
@@ -51,18 +58,34 @@ void WholeAnswer::append_choice(std::string& out, std::size_t index) {
   }
   out += R"(,"finish_reason":")";
   out += finish_reason_name(state.reason);
-  out += "\"}";
+  out += "\"";
+  append_tokens(out, index);
+  out += "}";
 }
 
-std::string WholeAnswer::body() {
-  std::string out = object_prefix(shape_, false) + R"(,"choices":[)";
+void WholeAnswer::append_tokens(std::string& out, std::size_t index) const {
+  const Choice& state = choices_[index];
+  if (shape_.report.tokens) out += R"(,"tokens":)" + token_array(state.tokens);
+  if (!shape_.report.token_ids) return;
+  out += R"(,"token_ids":)" + token_array(state.tokens);
+  if (shape_.chat) return;  // one prompt: it stands beside the choices
+  const auto prompt = index / static_cast<std::size_t>(shape_.n_per_prompt);
+  out += R"(,"prompt_token_ids":)" + token_array(shape_.prompt_token_ids[prompt]);
+}
+
+void WholeAnswer::append_body(std::string& out) {
+  out += object_prefix(shape_, false) + R"(,"choices":[)";
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     if (i > 0) out.push_back(',');
     append_choice(out, i);
   }
   out += R"(],"usage":)" +
          usage_object(shape_.n_prompt_tokens, n_completion_tokens_, n_cached_tokens_);
-  return out + R"(,"graft":)" + shape_.graft_json + "}";
+  if (shape_.report.timings) out += R"(,"timings":)" + timings_;
+  if (shape_.chat && shape_.report.token_ids) {
+    out += R"(,"prompt_token_ids":)" + token_array(shape_.prompt_token_ids.front());
+  }
+  out += R"(,"graft":)" + shape_.graft_json + "}";
 }
 
 }  // namespace graft::api

@@ -7,33 +7,39 @@
 #include <vector>
 
 #include "api/answer_shape.h"
+#include "api/answer_writer.h"
 #include "api/logprobs_json.h"
 #include "core/event.h"
 
 namespace graft::api {
 
-class WholeAnswer {
+class WholeAnswer : public AnswerWriter {
  public:
   explicit WholeAnswer(AnswerShape shape);
 
-  void add(std::int32_t choice, const TokenOutput& event);
-  void add(std::int32_t choice, const Finished& event);
+  bool streams() const override { return false; }
+  bool complete() const override { return n_finished_ == shape_.n_choices; }
 
-  bool complete() const { return n_finished_ == shape_.n_choices; }
-  // Requires: complete(). Call once.
-  std::string body();
+  void append(std::string& out, std::int32_t choice, const Started& event) override;
+  void append(std::string& out, std::int32_t choice, const TokenOutput& event) override;
+  void append(std::string& out, std::int32_t choice, const Finished& event) override;
 
  private:
   struct Choice {
     std::string text;
     std::string chat_logprobs;  // elements, comma separated
     CompletionLogprobs logprobs;
+    std::vector<TokenId> tokens;  // only if they are reported
     FinishReason reason = FinishReason::kStop;
   };
 
   void append_choice(std::string& out, std::size_t index);
+  void append_body(std::string& out);
+
+  void append_tokens(std::string& out, std::size_t index) const;
 
   AnswerShape shape_;
+  std::string timings_;  // of the choice that ended last
   std::vector<Choice> choices_;
   std::int64_t n_completion_tokens_ = 0;
   std::int64_t n_cached_tokens_ = 0;

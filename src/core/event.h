@@ -70,6 +70,7 @@ struct Finished {
   std::int32_t n_preemptions = 0;
   Timings timings;
   std::int32_t n_cached_tokens = 0;  // 0 for the choices of a group but the first
+  std::string stop_string = {};      // what ended the answer, if a stop string did
 };
 
 struct Failed {

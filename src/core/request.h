@@ -25,6 +25,10 @@ struct SamplingParams {
   std::int32_t penalty_last_n = 64;  // tokens that penalties look back at; 0 = none
   std::optional<std::uint32_t> seed = {};
   std::vector<std::pair<TokenId, float>> logit_bias = {};  // ids in the vocabulary; finite
+  std::vector<TokenId> allowed_tokens = {};                // no others are chosen; empty = all
+  // Sequences that the answer never holds: their last token is not chosen behind the others. None
+  // is empty; at most 256 tokens together.
+  std::vector<std::vector<TokenId>> banned_sequences = {};
   // Top alternatives reported per token, of the raw distribution: nothing = no log-probabilities,
   // 0 = the chosen token's only. At most 20.
   std::optional<std::int32_t> n_logprobs = {};
@@ -35,6 +39,7 @@ struct StopRules {
   std::int32_t min_tokens = 0;   // end-of-generation tokens are suppressed before that many
   bool ignore_eos = false;
   std::vector<std::string> strings;  // never empty strings
+  bool keeps_string = false;         // the stop string is part of the answer's text
   std::vector<TokenId> token_ids;
 };
 
@@ -66,6 +71,7 @@ struct GenerationRequest {
   std::optional<std::int32_t> n_prompt_logprobs = {};
   std::optional<Pooling> embedding = {};  // the answer is an embedding; max_tokens must be 0
   PrefixCacheRules prefix_cache;
+  bool shows_special = false;  // control tokens are part of the answer's text
 };
 
 }  // namespace graft

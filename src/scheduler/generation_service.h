@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "core/event.h"
 #include "core/request.h"
+#include "metrics/serving_counters.h"
 #include "modules/module_version.h"
 #include "text/constraint.h"
 
@@ -41,6 +42,8 @@ class GenerationService {
   virtual void cancel(RequestId id) = 0;
   // False while the engine fails whole steps.
   virtual bool healthy() const = 0;
+  // How the engine stands, as it last published it.
+  virtual ServingSnapshot counters() const = 0;
 };
 
 }  // namespace graft

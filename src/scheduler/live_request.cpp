@@ -20,8 +20,9 @@ double milliseconds(LiveRequest::Clock::duration duration) {
 Result<std::unique_ptr<LiveRequest>> LiveRequest::create(Submission submission,
                                                          const Vocabulary& vocabulary,
                                                          std::int32_t max_tokens) {
-  GRAFT_ASSIGN_OR_RETURN(StreamDecoder decoder,
-                         StreamDecoder::create(submission.request.stop.strings));
+  GRAFT_ASSIGN_OR_RETURN(
+      StreamDecoder decoder,
+      StreamDecoder::create(submission.request.stop.strings, submission.request.stop.keeps_string));
   std::unique_ptr<LiveRequest> request(
       new LiveRequest(std::move(submission), vocabulary, max_tokens, std::move(decoder)));
   GRAFT_RETURN_IF_ERROR(request->check());
@@ -72,6 +73,10 @@ Status LiveRequest::check() const {
   }
   if (std::any_of(ending_tokens_.begin(), ending_tokens_.end(), unknown)) {
     return invalid_argument("a stop token is not in the vocabulary", "stop_token_ids");
+  }
+  const auto& banned = submission_.request.sampling.banned_sequences;
+  if (std::any_of(banned.begin(), banned.end(), [](const auto& one) { return one.empty(); })) {
+    return invalid_argument("a bad word has no tokens", "bad_words");
   }
   for (const Attachment& attachment : submission_.attachments.attachments) {
     if (attachment.module == nullptr || attachment.module->resident == nullptr ||
@@ -189,11 +194,30 @@ void LiveRequest::report_scores() {
   if (was_started_ && scores_ && scores_->has_news()) events_.push_back(scores_->take());
 }
 
-std::span<const TokenId> LiveRequest::suppressed_tokens() const {
+std::span<const TokenId> LiveRequest::suppressed_tokens() {
   const StopRules& stop = submission_.request.stop;
-  if (n_generated_ < stop.min_tokens) return ending_tokens_;
-  if (stop.ignore_eos) return vocabulary_.end_of_generation_ids();
-  return {};
+  std::span<const TokenId> suppressed;
+  if (n_generated_ < stop.min_tokens) {
+    suppressed = ending_tokens_;
+  } else if (stop.ignore_eos) {
+    suppressed = vocabulary_.end_of_generation_ids();
+  }
+  if (submission_.request.sampling.banned_sequences.empty()) return suppressed;
+  suppressed_.assign(suppressed.begin(), suppressed.end());
+  append_banned(suppressed_);
+  return suppressed_;
+}
+
+// The last tokens of the banned sequences whose other tokens the answer ends with.
+void LiveRequest::append_banned(std::vector<TokenId>& tokens) const {
+  const auto answer = std::span(tokens_).subspan(submission_.request.prompt.size());
+  for (const std::vector<TokenId>& banned : submission_.request.sampling.banned_sequences) {
+    const auto begin = std::span(banned).first(banned.size() - 1);
+    if (begin.size() > answer.size()) continue;
+    if (std::equal(begin.begin(), begin.end(), answer.last(begin.size()).begin())) {
+      tokens.push_back(banned.back());
+    }
+  }
 }
 
 void LiveRequest::choose(std::span<const float> logits, SampleScratch& scratch) {
@@ -231,7 +255,7 @@ void LiveRequest::commit_choice() {
   sampler_->accept(token);
   tokens_.push_back(token);
   TokenOutput output = describe(*choice);
-  output.text = decoder_.push(vocabulary_.visible_piece(token, false));
+  output.text = decoder_.push(vocabulary_.visible_piece(token, submission_.request.shows_special));
   events_.push_back(std::move(output));
 
   const std::int32_t max_generated = submission_.request.stop.max_tokens;
@@ -275,6 +299,7 @@ void LiveRequest::finish(FinishReason reason) {
   finished.reason = reason;
   finished.text = decoder_.stopped() ? "" : decoder_.finish();
   finished.n_prompt_tokens = n_prompt();
+  finished.stop_string = decoder_.stop_string();
   finished.n_generated_tokens = n_generated_;
   finished.n_preemptions = n_preemptions_;
   finished.timings = timings();

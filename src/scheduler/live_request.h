@@ -143,7 +143,8 @@ class LiveRequest {
   bool generates() const { return submission_.request.stop.max_tokens != 0; }
   void report_scores();
   bool ends_generation(TokenId token) const;
-  std::span<const TokenId> suppressed_tokens() const;
+  std::span<const TokenId> suppressed_tokens();
+  void append_banned(std::vector<TokenId>& tokens) const;
   TokenOutput describe(const SampledToken& sampled) const;
   Timings timings() const;
 
@@ -159,6 +160,7 @@ class LiveRequest {
   std::optional<PromptScores> scores_;
   std::optional<PromptEmbedding> embedding_;
   std::vector<TokenId> ending_tokens_;  // of the model, then of the request
+  std::vector<TokenId> suppressed_;     // scratch of suppressed_tokens()
 
   std::vector<TokenId> tokens_;
   std::int32_t n_cached_ = 0;

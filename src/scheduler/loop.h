@@ -63,7 +63,7 @@ class Loop final : public GenerationService {
   // Requires: not called from the engine thread. Later calls do nothing.
   void stop(std::chrono::milliseconds grace);
 
-  ServingSnapshot counters() const { return counters_.snapshot(); }
+  ServingSnapshot counters() const override { return counters_.snapshot(); }
   const ServingCounters& metrics() const { return counters_; }
   // Prompt of a trial at most: one step, and room for two tokens of answer.
   std::int32_t max_trial_rows() const { return max_trial_rows_; }

@@ -111,7 +111,8 @@ void Utf8Repair::start(std::uint8_t byte, std::string& out) {
   partial_.assign(1, static_cast<char>(byte));
 }
 
-Result<StreamDecoder> StreamDecoder::create(const std::vector<std::string>& stop_strings) {
+Result<StreamDecoder> StreamDecoder::create(const std::vector<std::string>& stop_strings,
+                                            bool keeps_stop) {
   if (stop_strings.size() > kMaxStopStrings) {
     return invalid_argument("stop has " + std::to_string(stop_strings.size()) +
                                 " strings; the limit is " + std::to_string(kMaxStopStrings),
@@ -130,7 +131,7 @@ Result<StreamDecoder> StreamDecoder::create(const std::vector<std::string>& stop
       return invalid_argument("a stop string is not valid UTF-8", "stop");
     }
   }
-  return StreamDecoder(stop_strings);
+  return StreamDecoder(stop_strings, keeps_stop);
 }
 
 std::string StreamDecoder::push(std::string_view piece) {
@@ -156,7 +157,8 @@ void StreamDecoder::match(std::string_view characters) {
     }
     held_ += byte;
     if (const std::size_t length = matcher_.push(byte); length > 0) {
-      held_.resize(held_.size() - length);
+      stop_string_ = held_.substr(held_.size() - length);
+      if (!keeps_stop_) held_.resize(held_.size() - length);
       stopped_ = true;
     }
   }

@@ -67,8 +67,10 @@ class Utf8Repair {
 
 class StreamDecoder {
  public:
-  // Fails if there are too many stop strings, or one is empty, too long or not UTF-8.
-  static Result<StreamDecoder> create(const std::vector<std::string>& stop_strings);
+  // `keeps_stop`: the stop string that ends the text is part of it. Fails if there are too many
+  // stop strings, or one is empty, too long or not UTF-8.
+  static Result<StreamDecoder> create(const std::vector<std::string>& stop_strings,
+                                      bool keeps_stop = false);
 
   // The text that became certain with this token's piece. Empty once stopped() is true.
   std::string push(std::string_view piece);
@@ -76,17 +78,22 @@ class StreamDecoder {
   // What was held back, at the end of a generation without a stop string.
   std::string finish();
 
-  // True once a stop string was seen; it and all behind it are dropped.
+  // True once a stop string was seen; all behind it is dropped.
   bool stopped() const { return stopped_; }
+  // The one that was seen; "" before.
+  const std::string& stop_string() const { return stop_string_; }
 
  private:
-  explicit StreamDecoder(const std::vector<std::string>& stop_strings) : matcher_(stop_strings) {}
+  StreamDecoder(const std::vector<std::string>& stop_strings, bool keeps_stop)
+      : matcher_(stop_strings), keeps_stop_(keeps_stop) {}
   void match(std::string_view characters);
   std::string take_certain(std::size_t n_kept);
 
   Utf8Repair repair_;
   StopMatcher matcher_;
+  bool keeps_stop_;
   std::string held_;  // text not yet handed out
+  std::string stop_string_;
   bool stopped_ = false;
 };
 

@@ -20,6 +20,18 @@ StreamDecoder decoder(const Strings& stops) {
   return std::move(result).value();
 }
 
+TEST(StreamDecoder, NamesTheStopStringAndKeepsItIfAsked) {
+  for (const bool keeps : {false, true}) {
+    StreamDecoder d = StreamDecoder::create({"end", "xyz"}, keeps).value();
+    EXPECT_EQ(d.push("a e"), "a ");
+    EXPECT_EQ(d.stop_string(), "");
+    EXPECT_EQ(d.push("nding"), keeps ? "end" : "");
+    EXPECT_TRUE(d.stopped());
+    EXPECT_EQ(d.stop_string(), "end");
+    EXPECT_EQ(d.push("more"), "");
+  }
+}
+
 std::string decode_all(const Strings& pieces, const Strings& stops = {}) {
   StreamDecoder d = decoder(stops);
   std::string text;

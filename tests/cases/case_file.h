@@ -10,10 +10,12 @@
 //   lacks x-graft-modules              (no such header)
 //   json {"choices": [{"text": "..."}]}    (the answer's JSON holds at least this)
 //   event {"choices": [...]}           (some event of the stream, after the one matched before)
+//   named NAME {"type": "NAME", ...}   (the same for an event with an `event:` line of that name)
 //   done                               (the stream ends with [DONE])
 //   error param code                   (shorthand for an error object; - = null)
 //
-// Lines from `script` before a `send` set what the fake engine does: pieces, fail, refuse.
+// Lines from `script` before a `send` set what the fake engine does: pieces, fail_after, refuse,
+// stop_string.
 #pragma once
 
 #include <fstream>

@@ -83,6 +83,7 @@ class CaseRun {
     api::Script made;
     if (script.contains("pieces")) made.pieces = script["pieces"].get<std::vector<std::string>>();
     made.fail_after = script.value("fail_after", -1);
+    made.stop_string = script.value("stop_string", "");
     if (script.contains("refuse")) {
       made.refuse = Error{
           script["refuse"] == "full" ? ErrorCode::kResourceExhausted : ErrorCode::kUnavailable,
@@ -118,7 +119,13 @@ class CaseRun {
       const json body = json::parse(response_.body, nullptr, false);
       EXPECT_TRUE(holds(body, json::parse(line.rest))) << response_.body;
     } else if (line.word == "event") {
-      check_event(json::parse(line.rest));
+      check_event("data: ", json::parse(line.rest));
+    } else if (line.word == "named") {
+      const std::size_t space = line.rest.find(' ');
+      const std::string name = line.rest.substr(0, space);
+      json expected = json::parse(line.rest.substr(space + 1));
+      expected["type"] = name;
+      check_event("event: " + name + "\ndata: ", expected);
     } else if (line.word == "done") {
       EXPECT_TRUE(response_.body.ends_with("\n\ndata: [DONE]\n\n")) << response_.body;
     } else if (line.word == "error") {
@@ -128,14 +135,15 @@ class CaseRun {
     }
   }
 
-  void check_event(const json& expected) {
+  // `head`: what stands before the JSON of the event.
+  void check_event(const std::string& head, const json& expected) {
     while (event_at_ < response_.body.size()) {
       const std::size_t end = response_.body.find("\n\n", event_at_);
       ASSERT_NE(end, std::string::npos);
-      const std::string line = response_.body.substr(event_at_, end - event_at_);
+      const std::string event = response_.body.substr(event_at_, end - event_at_);
       event_at_ = end + 2;
-      if (!line.starts_with("data: {")) continue;
-      if (holds(json::parse(line.substr(6)), expected)) return;
+      if (!event.starts_with(head + "{")) continue;
+      if (holds(json::parse(event.substr(head.size())), expected)) return;
     }
     ADD_FAILURE() << "no such event in the rest of: " << response_.body;
   }

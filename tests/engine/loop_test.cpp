@@ -117,6 +117,37 @@ TEST_F(LoopTest, WithoutAnswerThePromptAloneIsComputed) {
   EXPECT_EQ(rig.loop().counters().n_generated_tokens, 0);
 }
 
+TEST_F(LoopTest, StopStringsCanBeKeptAndControlTokensShown) {
+  ServingRig rig(*model_, small());
+  GenerationRequest request = ask_for("5");
+  request.stop.strings = {"901"};
+  request.stop.keeps_string = true;
+  EXPECT_EQ(rig.ask(request).text, "678901");
+
+  request = ask_for("y", 2);
+  const auto control = model_->vocabulary().tokenize("<|im_start|>", {.parse_special = true});
+  ASSERT_TRUE(control);
+  request.sampling.allowed_tokens = {control->back()};
+  EXPECT_EQ(rig.ask(request).text, "");
+  request.shows_special = true;
+  EXPECT_EQ(rig.ask(request).text, "<|im_start|><|im_start|>");
+}
+
+TEST_F(LoopTest, BannedSequencesAreLeftOut) {
+  ServingRig rig(*model_, small());
+  GenerationRequest request = ask_for("5", 3);
+  request.sampling.banned_sequences = {ask_for("6").prompt};
+  EXPECT_NE(rig.ask(request).text.substr(0, 1), "6");
+  // "78" may not come, but "7" may: the answer takes another way behind it.
+  request = ask_for("5", 3);
+  request.sampling.banned_sequences = {ask_for("78").prompt};
+  const std::string text = rig.ask(request).text;
+  EXPECT_EQ(text.substr(0, 2), "67");
+  EXPECT_NE(text, "678");
+  request.sampling.banned_sequences = {{}};
+  EXPECT_FALSE(rig.loop().submit({request, {}, nullptr}));
+}
+
 TEST_F(LoopTest, TheContextEndsALongAnswer) {
   ServingRig rig(*model_, {.engine = {.n_ctx = 256, .max_seqs = 2, .n_batch = 64, .n_threads = 1}});
   GenerationRequest request = ask_for("5", -1);

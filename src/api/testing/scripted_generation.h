@@ -26,6 +26,7 @@ struct Script {
   bool silent = false;                // no event at all until cancelled
   FinishReason reason = FinishReason::kStop;
   int fail_after = -1;                          // tokens, then Failed{kInternal}; -1 = never
+  std::string stop_string;                      // what Finished names
   Error refuse{ErrorCode::kCancelled, "", {}};  // submit() returns this, unless kCancelled
   bool healthy = true;
   std::size_t max_running = 1'000'000;  // more are refused with kResourceExhausted
@@ -62,6 +63,12 @@ class ScriptedGeneration : public GenerationService {
   bool healthy() const override {
     MutexLock lock(mutex_);
     return script_.healthy;
+  }
+
+  ServingSnapshot counters() const override {
+    ServingSnapshot snapshot;
+    snapshot.n_running = static_cast<std::int64_t>(n_running());
+    return snapshot;
   }
 
   std::vector<GenerationRequest> submitted() const {
@@ -163,8 +170,14 @@ class ScriptedGeneration : public GenerationService {
     const auto max_tokens = one.submission.request.stop.max_tokens;
     const bool cut = max_tokens > 0 && one.n_tokens >= max_tokens;
     if (cut || (!one.script.endless && one.n_tokens >= n_pieces)) {
-      sink.publish(Finished{
-          cut ? FinishReason::kLength : one.script.reason, "", n_prompt, one.n_tokens, 0, {}});
+      sink.publish(Finished{cut ? FinishReason::kLength : one.script.reason,
+                            "",
+                            n_prompt,
+                            one.n_tokens,
+                            0,
+                            {},
+                            0,
+                            one.script.stop_string});
       return false;
     }
     return sink.publish(next_token(one, n_pieces));
@@ -204,10 +217,29 @@ class FakePromptBuilder : public PromptBuilder {
     }
     return from_text(prompt.messages_json);
   }
-  Result<std::vector<TokenId>> from_text(const std::string& text) const override {
+  Result<std::string> render(const ChatPrompt& prompt) const override {
+    return prompt.messages_json;
+  }
+  // "<s>" stands for the control token 256.
+  Result<std::vector<TokenId>> tokenize(const std::string& text,
+                                        const TextOptions& options) const override {
     std::vector<TokenId> tokens;
-    for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (options.parse_special && text.compare(i, 3, "<s>") == 0) {
+        tokens.push_back(256);
+        i += 2;
+      } else {
+        tokens.push_back(static_cast<unsigned char>(text[i]));
+      }
+    }
     return tokens;
+  }
+  std::string detokenize(std::span<const TokenId> tokens) const override {
+    std::string text;
+    for (const TokenId token : tokens) {
+      text += token == 256 ? "<s>" : std::string(1, static_cast<char>(token));
+    }
+    return text;
   }
 };
 
@@ -234,6 +266,10 @@ inline ModelFacts test_facts() {
   facts.n_context_tokens = 2000;
   facts.n_vocab = 1000;
   facts.max_choices = 16;
+  facts.n_sequences = 2;
+  facts.model_file = "tiny.gguf";
+  facts.chat_template = "{{ messages }}";
+  facts.bos_token = "<s>";
   facts.base_digest = std::string(64, 'c');
   facts.created_unix_s = 1700000001;
   return facts;

@@ -65,6 +65,13 @@ Status check(const SamplingParams& params, std::int32_t n_vocab) {
   GRAFT_RETURN_IF_ERROR(check_range("presence_penalty", params.presence_penalty, -2, 2));
   GRAFT_RETURN_IF_ERROR(check_range("penalty_last_n", params.penalty_last_n, 0, kMaxPenaltyLastN));
   GRAFT_RETURN_IF_ERROR(check_range("logprobs", params.n_logprobs.value_or(0), 0, 20));
+  for (const TokenId token : params.allowed_tokens) {
+    if (token < 0 || token >= n_vocab) {
+      return invalid_argument("allowed_token_ids names token " + std::to_string(token) +
+                                  "; the vocabulary has " + std::to_string(n_vocab) + " tokens",
+                              "allowed_token_ids");
+    }
+  }
   return check_logit_bias(params, n_vocab);
 }
 
@@ -163,11 +170,19 @@ Result<SampledToken> Sampler::sample(std::span<const float> logits,
 std::span<const float> Sampler::adjust(std::span<const float> logits,
                                        std::span<const TokenId> suppressed,
                                        CandidateScratch& scratch) const {
-  if (params_.logit_bias.empty() && !penalties_.is_active() && suppressed.empty()) {
+  if (params_.logit_bias.empty() && params_.allowed_tokens.empty() && !penalties_.is_active() &&
+      suppressed.empty()) {
     return logits;
   }
   std::vector<float>& adjusted = scratch.adjusted;
-  adjusted.assign(logits.begin(), logits.end());
+  if (params_.allowed_tokens.empty()) {
+    adjusted.assign(logits.begin(), logits.end());
+  } else {
+    adjusted.assign(logits.size(), -INFINITY);
+    for (const TokenId token : params_.allowed_tokens) {
+      adjusted[static_cast<std::size_t>(token)] = logits[static_cast<std::size_t>(token)];
+    }
+  }
   const auto clamp = [&](TokenId token) {
     float& logit = adjusted[static_cast<std::size_t>(token)];
     logit = std::min(logit, kLargestAdjusted);  // keeps NaN and -inf

@@ -179,6 +179,24 @@ TEST(SamplerTest, PenaltiesMoveTheChoiceOn) {
   EXPECT_EQ(next(*s, logits), first);
 }
 
+TEST(SamplerTest, OnlyAllowedTokensAreChosen) {
+  const std::vector<float> logits = random_logits(3);
+  const std::vector<TokenId> allowed = {7, 4999, 12};
+  const TokenId best = *std::max_element(allowed.begin(), allowed.end(), [&](TokenId a, TokenId b) {
+    return logits[static_cast<std::size_t>(a)] < logits[static_cast<std::size_t>(b)];
+  });
+  EXPECT_EQ(next(*sampler({.temperature = 0.0F, .allowed_tokens = allowed}), logits), best);
+  for (const std::int32_t top_k : {0, 40}) {
+    auto s = sampler({.temperature = 5.0F, .top_k = top_k, .seed = 1, .allowed_tokens = allowed});
+    std::map<TokenId, int> seen;
+    for (int i = 0; i < 200; ++i) ++seen[next(*s, logits)];
+    EXPECT_EQ(seen.size(), 3U);
+    for (const TokenId token : allowed) EXPECT_EQ(seen.count(token), 1U);
+  }
+  EXPECT_FALSE(Sampler::create({.allowed_tokens = {kVocab}}, kVocab));
+  EXPECT_FALSE(Sampler::create({.allowed_tokens = {-1}}, kVocab));
+}
+
 TEST(SamplerTest, SuppressedTokensAreNeverChosen) {
   const std::vector<float> logits = random_logits(3);
   const TokenId best = argmax(logits);

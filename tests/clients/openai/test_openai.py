@@ -181,6 +181,46 @@ class Chat(ClientTest):
         self.assertIn("Tokyo", text_of(chat(self.client)))
 
 
+class Responses(ClientTest):
+    def respond(self, **options):
+        options = {"input": QUESTION[0]["content"], "max_output_tokens": 24} | options
+        return self.client.responses.create(model=options.pop("model", "base"), temperature=0, **options)
+
+    def test_plain_answer_equals_chat(self):
+        answer = self.respond()
+        self.assertEqual(answer.output_text, text_of(chat(self.client)))
+        self.assertIn(answer.status, ("completed", "incomplete"))
+        self.assertEqual(answer.usage.total_tokens, answer.usage.input_tokens + answer.usage.output_tokens)
+
+    def test_items_and_instructions_equal_messages(self):
+        said = [{"role": "system", "content": "Answer in one word."}] + QUESTION
+        answer = self.respond(instructions=said[0]["content"], input=QUESTION)
+        self.assertEqual(answer.output_text, text_of(chat(self.client, messages=said)))
+
+    def test_stream_equals_plain(self):
+        events = list(self.respond(stream=True))
+        self.assertEqual([event.sequence_number for event in events], list(range(len(events))))
+        self.assertEqual(events[0].type, "response.created")
+        pieces = [event.delta for event in events if event.type == "response.output_text.delta"]
+        self.assertEqual("".join(pieces), self.respond().output_text)
+        self.assertIn(events[-1].type, ("response.completed", "response.incomplete"))
+        self.assertEqual(events[-1].response.output_text, "".join(pieces))
+
+    def test_the_limit_is_reported(self):
+        answer = self.respond(max_output_tokens=3)
+        self.assertEqual(answer.status, "incomplete")
+        self.assertEqual(answer.incomplete_details.reason, "max_output_tokens")
+
+    def test_a_module_shapes_the_answer(self):
+        self.assertEqual(self.respond(model=SERVER.first).output_text,
+                         text_of(chat(self.client, model=SERVER.first)))
+
+    def test_nothing_is_stored(self):
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.respond(previous_response_id=self.respond().id)
+        self.assertEqual(caught.exception.body["param"], "previous_response_id")
+
+
 class Completions(ClientTest):
     def complete(self, **options):
         options = {"prompt": "One, two, three,", "max_tokens": 12} | options

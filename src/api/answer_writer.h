@@ -1,0 +1,42 @@
+// AnswerWriter: turns the events of one answer into bytes. There is one subclass for each shape of
+// answer that clients know, so one GenerationExchange serves them all. Used by one strand.
+//
+// A writer that streams appends the next piece of a stream of server-sent events in every call.
+// The others append nothing until the last choice has ended, and then the whole JSON body.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "api/errors.h"
+#include "core/event.h"
+
+namespace graft::api {
+
+class AnswerWriter {
+ public:
+  AnswerWriter() = default;
+  virtual ~AnswerWriter() = default;
+  AnswerWriter(const AnswerWriter&) = delete;
+  AnswerWriter& operator=(const AnswerWriter&) = delete;
+
+  virtual bool streams() const = 0;
+  // Every choice has ended, and what belongs to the answer is written.
+  virtual bool complete() const = 0;
+
+  virtual void append(std::string& out, std::int32_t choice, const Started& event) = 0;
+  virtual void append(std::string& out, std::int32_t choice, const TokenOutput& event) = 0;
+  virtual void append(std::string& out, std::int32_t choice, const Finished& event) = 0;
+
+  // The answer when all fails before its first byte.
+  virtual HttpResponse error_answer(const ApiError& error) const { return error_response(error); }
+
+  // For writers that stream. An error event, behind which nothing comes; and what an idle client
+  // hears.
+  virtual void append_error(std::string& out, const ApiError& error) {
+    out += "data: " + error_body(error) + "\n\n";
+  }
+  virtual void append_ping(std::string& out) { out += ": waiting\n\n"; }
+};
+
+}  // namespace graft::api

@@ -1,0 +1,33 @@
+// What the routes that generate share: from a call to prompts in tokens, to submitted requests, and
+// to the exchange that answers. Each route brings its own parser and its own writer. Any thread;
+// belongs on the prepare pool.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "api/answer_shape.h"
+#include "api/answer_writer.h"
+#include "api/generation_call.h"
+#include "api/routes.h"
+
+namespace graft::api {
+
+using TokenLists = std::vector<std::vector<TokenId>>;
+// Called once, before the first event.
+using WriterFactory = std::function<std::unique_ptr<AnswerWriter>(AnswerShape)>;
+
+// 415 for a body that says it is something else than JSON: it is not guessed at, as a browser could
+// send it without asking.
+std::optional<HttpResponse> refuse_media_type(const HttpRequest& request);
+
+// The call's prompts in tokens, perhaps empty or too long.
+Result<TokenLists> tokenize(const PromptBuilder& builder, const GenerationCall& call);
+
+// Resolves names, tokenises and submits every choice, or none. `make_writer` is used before this
+// returns.
+Answer generate(const RouteCall& route, GenerationCall call, const WriterFactory& make_writer);
+
+}  // namespace graft::api

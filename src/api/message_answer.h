@@ -1,0 +1,62 @@
+// Answers in Anthropic's shape, for /v1/messages: MessageStream writes its events, WholeMessage the
+// one object that clients get without streaming. Both have one choice. Used by one strand.
+//
+// Order of the events: message_start; content_block_start, content_block_delta ...,
+// content_block_stop for each block; message_delta with the reason of the end; message_stop. A
+// block of text begins with its first character, so an empty answer has no block.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "api/answer_shape.h"
+#include "api/answer_writer.h"
+#include "core/event.h"
+
+namespace graft::api {
+
+// {"type":"error","error":{"type","message", ...},"request_id"}: an error as Anthropic's clients
+// read it, made of one in our own shape (see errors.h), whose other keys stay.
+std::string message_error_body(const std::string& body, int status, const std::string& request_id);
+
+class MessageStream : public AnswerWriter {
+ public:
+  MessageStream(AnswerShape shape, std::string request_id);
+
+  bool streams() const override { return true; }
+  bool complete() const override { return complete_; }
+  void append(std::string& out, std::int32_t choice, const Started& event) override;
+  void append(std::string& out, std::int32_t choice, const TokenOutput& event) override;
+  void append(std::string& out, std::int32_t choice, const Finished& event) override;
+  HttpResponse error_answer(const ApiError& error) const override;
+  void append_error(std::string& out, const ApiError& error) override;
+  void append_ping(std::string& out) override;
+
+ private:
+  void append_text(std::string& out, const std::string& text);
+
+  const AnswerShape shape_;
+  const std::string request_id_;
+  bool in_text_ = false;
+  bool complete_ = false;
+};
+
+class WholeMessage : public AnswerWriter {
+ public:
+  WholeMessage(AnswerShape shape, std::string request_id);
+
+  bool streams() const override { return false; }
+  bool complete() const override { return complete_; }
+  void append(std::string& out, std::int32_t choice, const Started& event) override;
+  void append(std::string& out, std::int32_t choice, const TokenOutput& event) override;
+  void append(std::string& out, std::int32_t choice, const Finished& event) override;
+  HttpResponse error_answer(const ApiError& error) const override;
+
+ private:
+  const AnswerShape shape_;
+  const std::string request_id_;
+  std::string text_;
+  bool complete_ = false;
+};
+
+}  // namespace graft::api
