@@ -68,6 +68,14 @@ void add_max_seqs(CLI::App& app, ModelFlags& flags) {
       ->group("Capacity");
 }
 
+void add_max_reported_rows(CLI::App& app, ModelFlags& flags) {
+  add_whole(app, "--max-reported-rows", flags.engine.max_reported_rows, {1, 1 << 16},
+            "Most prompt tokens per step whose log-probabilities (echo, prompt_logprobs) or states "
+            "(embeddings) are reported, over all requests. Each takes memory for a number per "
+            "token of the vocabulary. Default 64.")
+      ->group("Capacity");
+}
+
 void add_module_flags(CLI::App& app, RawFlags& raw, const char* names, const char* form,
                       const char* text) {
   app.add_option(names, raw.modules, text)
@@ -212,6 +220,7 @@ void add_serve_flags(CLI::App& app, ServeCommand& command, RawFlags& raw) {
   command.model.log.level = LogLevel::kInfo;
   add_model_flags(app, command.model, raw);
   add_max_seqs(app, command.model);
+  add_max_reported_rows(app, command.model);
   add_module_flags(app, raw, "--module,-m", "NAME=PATH",
                    "An adapter under a name: a PEFT directory or a GGUF file. Repeatable.");
   app.add_option("--served-model-name", command.served_names,

@@ -42,6 +42,19 @@ llama_model* load_weights(const GgufHeader& header, const ModelOptions& options,
   }
 }
 
+std::optional<Pooling> pooling_of(const llama_model* model, const std::string& architecture) {
+  std::array<char, 16> text = {};
+  const std::string key = architecture + ".pooling_type";
+  if (llama_model_meta_val_str(model, key.c_str(), text.data(), text.size()) < 0) {
+    return Pooling::kMean;
+  }
+  const std::string value = text.data();
+  const auto is = [&](enum llama_pooling_type type) { return value == std::to_string(type); };
+  if (is(LLAMA_POOLING_TYPE_NONE) || is(LLAMA_POOLING_TYPE_MEAN)) return Pooling::kMean;
+  if (is(LLAMA_POOLING_TYPE_LAST)) return Pooling::kLast;
+  return std::nullopt;
+}
+
 }  // namespace
 
 void Model::Free::operator()(llama_model* model) const { llama_model_free(model); }
@@ -113,6 +126,7 @@ void Model::read_facts(const std::string& path) {
   facts_.weight_bytes = llama_model_size(handle());
   facts_.n_parameters = llama_model_n_params(handle());
   facts_.n_ctx_train = llama_model_n_ctx_train(handle());
+  facts_.pooling = pooling_of(handle(), base_.architecture);
   facts_.has_sliding_window = llama_model_n_swa(handle()) > 0;
 }
 

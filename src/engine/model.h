@@ -7,9 +7,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
+#include "core/request.h"
 #include "modules/base_model.h"
 #include "text/vocabulary.h"
 
@@ -37,6 +39,9 @@ struct ModelFacts {
   std::uint64_t n_parameters = 0;
   std::int32_t n_ctx_train = 0;
   bool has_sliding_window = false;
+  // How embeddings are pooled: what the file says, else the mean; nothing where it names a kind
+  // that a decoder's rows cannot give (the first token, a ranking head).
+  std::optional<Pooling> pooling;
   std::map<std::string, std::int32_t> matrices_by_type;  // how many matrices are "q4_0", ...
 };
 

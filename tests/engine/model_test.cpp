@@ -91,6 +91,7 @@ TEST(Model, LoadingCanBeWatchedAndCancelled) {
                                     }});
   EXPECT_TRUE(watched);
   EXPECT_EQ(last, 1);
+  EXPECT_EQ((*watched)->facts().pooling, Pooling::kMean);  // the file names none
   const auto cancelled = Model::load({.path = path, .on_progress = [](float) { return false; }});
   ASSERT_FALSE(cancelled);
   EXPECT_EQ(cancelled.error().code, ErrorCode::kCancelled);
