@@ -95,6 +95,10 @@ api::ModelFacts api_facts(const ServeCommand& command, const cli::LoadedModel& l
   facts.created_unix_s = std::chrono::duration_cast<std::chrono::seconds>(
                              std::chrono::system_clock::now().time_since_epoch())
                              .count();
+  if (loaded.model->facts().pooling) {
+    facts.n_embedding_values = static_cast<std::int32_t>(loaded.engine->n_state_values());
+    facts.pooling = *loaded.model->facts().pooling;
+  }
   facts.default_max_tokens = command.default_max_tokens;
   facts.n_sequences = loaded.engine->max_sequences();
   facts.model_file = std::filesystem::path(command.model.path).filename().string();

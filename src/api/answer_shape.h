@@ -2,7 +2,9 @@
 // Immutable; any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,10 +26,21 @@ struct AnswerShape {
   std::int32_t n_per_prompt = 1;     // choice i answers prompt i / n_per_prompt
   std::int64_t n_prompt_tokens = 0;  // each prompt counted once, whatever n
   bool logprobs = false;
-  bool include_usage = false;  // streams only
+  std::int32_t n_logprobs = 0;      // alternatives per token
+  std::vector<std::string> echoed;  // texts of the prompts, if the answers begin with them
+  std::optional<std::int32_t> n_prompt_logprobs;  // alternatives in vLLM's list of the prompt
+  bool include_usage = false;                     // streams only
   bool continuous_usage = false;
   ReportRules report;
   std::vector<std::vector<TokenId>> prompt_token_ids;  // only for report.token_ids
+
+  // The text that choice `choice` begins with.
+  const std::string& echo_of(std::size_t choice) const {
+    static const std::string kNone;
+    return echoed.empty() ? kNone : echoed[choice / static_cast<std::size_t>(n_per_prompt)];
+  }
+  // The prompt's tokens stand in the arrays of log-probabilities too.
+  bool scores_echo() const { return !echoed.empty() && logprobs; }
 };
 
 // {"modules":[{"name":...,"version":digest,"scale":...}]}

@@ -25,6 +25,9 @@ class AnswerWriter {
   virtual bool complete() const = 0;
 
   virtual void append(std::string& out, std::int32_t choice, const Started& event) = 0;
+  // Only in answers that report on their prompt.
+  virtual void append(std::string& /*out*/, std::int32_t /*choice*/,
+                      const PromptScored& /*event*/) {}
   virtual void append(std::string& out, std::int32_t choice, const TokenOutput& event) = 0;
   virtual void append(std::string& out, std::int32_t choice, const Finished& event) = 0;
 

@@ -1,5 +1,5 @@
 // The fields of the endpoints beside chat and completions: Anthropic's messages, OpenAI's
-// responses, and the tokenizer's.
+// responses and embeddings, and the tokenizer's.
 #include "api/fields.h"
 
 #include <cstdint>
@@ -95,6 +95,19 @@ constexpr Field kFields[] = {
     {"with_pieces", kTokenize, kBool, kHonoured},
     {"chat_template", kTokenize, kString, kNeutralOnly},
     {"tokens", kDetokenize, kArray, kHonoured},
+
+    // /v1/embeddings
+    {"model", kEmbeddings, kString, kHonoured},
+    {"modules", kEmbeddings, kArray, kHonoured},
+    {"lora", kEmbeddings, kArray, kHonoured},
+    {"input", kEmbeddings, kStringOrArray, kHonoured},
+    {"encoding_format", kEmbeddings, kString, kHonoured},
+    {"dimensions", kEmbeddings, kInteger, kHonoured, 1, kInt32Max},
+    {"truncate_prompt_tokens", kEmbeddings, kInteger, kHonoured, -1, kInt32Max},
+    {"add_special_tokens", kEmbeddings, kBool, kHonoured},
+    {"cache_salt", kEmbeddings, kString, kIgnored},
+    {"priority", kEmbeddings, kInteger, kIgnored, -kInt32Max, kInt32Max},
+    {"user", kEmbeddings, kString, kIgnored},
 };
 // clang-format on
 

@@ -10,10 +10,16 @@ bool is_last(const Event& event) {
 }
 
 std::size_t text_bytes(const Event& event) {
+  constexpr std::size_t kLogprobBytes = 100;  // about what one becomes as JSON
+  if (const auto* scored = std::get_if<PromptScored>(&event)) {
+    std::size_t n = 0;
+    for (const PromptToken& one : scored->tokens) n += 1 + one.top_logprobs.size();
+    return n * kLogprobBytes;
+  }
   const auto* token = std::get_if<TokenOutput>(&event);
   if (token == nullptr) return 0;
-  // A log-probability becomes about 100 bytes of JSON.
-  return token->text.size() + 100 * (token->top_logprobs.size() + (token->logprob ? 1U : 0U));
+  return token->text.size() +
+         kLogprobBytes * (token->top_logprobs.size() + (token->logprob ? 1U : 0U));
 }
 
 }  // namespace

@@ -10,7 +10,10 @@ EventStream::EventStream(AnswerShape shape)
     : shape_(std::move(shape)),
       prefix_("data: " + object_prefix(shape_, true) + R"(,"choices":[)"),
       choices_(static_cast<std::size_t>(shape_.n_choices)) {
-  for (Choice& choice : choices_) choice.logprobs = CompletionLogprobs(shape_.report.tokens_as_ids);
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    choices_[i].logprobs =
+        CompletionLogprobs(shape_.report.tokens_as_ids, count_characters(shape_.echo_of(i)));
+  }
 }
 
 void EventStream::begin_chunk(std::string& out, std::int32_t choice) const {
@@ -58,14 +61,27 @@ void EventStream::append(std::string& out, std::int32_t choice, const Started& e
   end_chunk(out, true, prompt);
 }
 
-// Completions begin with a chunk only when the prompt's tokens are reported.
+// Completions begin with a chunk only when the prompt is repeated or its tokens are reported.
 void EventStream::append_prompt(std::string& out, std::int32_t choice) const {
-  if (!shape_.report.token_ids) return;
+  if (!shape_.report.token_ids && shape_.echoed.empty()) return;
+  begin_chunk(out, choice);
+  append_text(out, shape_.echo_of(static_cast<std::size_t>(choice)));
+  if (shape_.report.token_ids) {
+    const auto prompt = static_cast<std::size_t>(choice / shape_.n_per_prompt);
+    out += R"(,"prompt_token_ids":)" + token_array(shape_.prompt_token_ids[prompt]);
+  }
+  out += R"(,"logprobs":null,"finish_reason":null)";
+  end_chunk(out, false);
+}
+
+// The text went out at the start; this is about its tokens.
+void EventStream::append(std::string& out, std::int32_t choice, const PromptScored& event) {
+  if (!shape_.scores_echo()) return;
+  CompletionLogprobs& logprobs = choices_[static_cast<std::size_t>(choice)].logprobs;
+  for (const PromptToken& token : event.tokens) logprobs.add(token, shape_.n_logprobs);
   begin_chunk(out, choice);
   append_text(out, "");
-  const auto prompt = static_cast<std::size_t>(choice / shape_.n_per_prompt);
-  out += R"(,"prompt_token_ids":)" + token_array(shape_.prompt_token_ids[prompt]);
-  out += R"(,"logprobs":null,"finish_reason":null)";
+  out += R"(,"logprobs":)" + logprobs.take() + R"(,"finish_reason":null)";
   end_chunk(out, false);
 }
 
@@ -73,7 +89,7 @@ void EventStream::append(std::string& out, std::int32_t choice, const TokenOutpu
   Choice& state = choices_[static_cast<std::size_t>(choice)];
   ++state.n_tokens;
   // A token that is part of a character has nothing to show yet.
-  const bool with_token = shape_.report.token_ids || shape_.report.tokens;
+  const bool with_token = (shape_.report.token_ids || shape_.report.tokens) && !event.ends;
   if (event.text.empty() && !shape_.logprobs && !with_token) return;
   begin_chunk(out, choice);
   append_text(out, event.text);
@@ -88,8 +104,12 @@ void EventStream::append(std::string& out, std::int32_t choice, const TokenOutpu
     state.logprobs.add(event);
     out += state.logprobs.take();
   }
-  if (shape_.report.token_ids) out += R"(,"token_ids":)" + token_array({&event.token, 1});
-  if (shape_.report.tokens) out += R"(,"tokens":)" + token_array({&event.token, 1});
+  if (with_token && shape_.report.token_ids) {
+    out += R"(,"token_ids":)" + token_array({&event.token, 1});
+  }
+  if (with_token && shape_.report.tokens) {
+    out += R"(,"tokens":)" + token_array({&event.token, 1});
+  }
   out += R"(,"finish_reason":null)";
   end_chunk(out, false);
 }

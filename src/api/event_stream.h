@@ -24,6 +24,7 @@ class EventStream : public AnswerWriter {
   bool complete() const override { return n_finished_ == shape_.n_choices; }
 
   void append(std::string& out, std::int32_t choice, const Started& event) override;
+  void append(std::string& out, std::int32_t choice, const PromptScored& event) override;
   void append(std::string& out, std::int32_t choice, const TokenOutput& event) override;
   // After the last choice this also writes usage and [DONE].
   void append(std::string& out, std::int32_t choice, const Finished& event) override;

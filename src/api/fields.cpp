@@ -12,7 +12,6 @@ namespace {
 constexpr double kInt32Max = std::numeric_limits<std::int32_t>::max();
 constexpr double kInt64Max = static_cast<double>(std::numeric_limits<std::int64_t>::max());
 constexpr double kFloatMax = std::numeric_limits<float>::max();
-constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();  // equals no number
 
 using enum Endpoint;
 using enum FieldType;
@@ -26,8 +25,8 @@ constexpr Field kFields[] = {
     {"lora", kBoth, kArray, kHonoured},
     {"messages", kChat, kArray, kHonoured},
     {"prompt", kCompletions, kStringOrArray, kHonoured},
-    {"max_tokens", kBoth, kInteger, kHonoured, 1, kInt32Max},
-    {"max_completion_tokens", kBoth, kInteger, kHonoured, 1, kInt32Max},
+    {"max_tokens", kBoth, kInteger, kHonoured, 0, kInt32Max},
+    {"max_completion_tokens", kBoth, kInteger, kHonoured, 0, kInt32Max},
     {"n_predict", kBoth, kInteger, kHonoured, -1, kInt32Max},
     {"min_tokens", kBoth, kInteger, kHonoured, 0, kInt32Max},
     {"temperature", kBoth, kNumber, kHonoured, 0, 10},
@@ -88,11 +87,12 @@ constexpr Field kFields[] = {
     {"chat_template", kChat, kString, kNeutralOnly},
     {"chat_template_kwargs", kChat, kObject, kNeutralOnly},
     {"documents", kChat, kArray, kNeutralOnly},
-    {"echo", kBoth, kBool, kNeutralOnly},
+    {"echo", kCompletions, kBool, kHonoured},
+    {"echo", kChat, kBool, kNeutralOnly},
     {"suffix", kCompletions, kString, kNeutralOnly},
     {"best_of", kBoth, kInteger, kNeutralOnly, 1, kInt32Max, 1},
     {"use_beam_search", kBoth, kBool, kNeutralOnly},
-    {"prompt_logprobs", kBoth, kAny, kNeutralOnly, 0, 0, kNothing},  // 0 asks for one per token
+    {"prompt_logprobs", kBoth, kInteger, kHonoured, 0, 20},
     {"return_token_ids", kBoth, kBool, kHonoured},
     {"return_tokens", kBoth, kBool, kHonoured},
     {"return_tokens_as_token_ids", kBoth, kBool, kHonoured},

@@ -23,6 +23,7 @@ enum class Endpoint : unsigned {
   kResponses = 16,
   kTokenize = 32,
   kDetokenize = 64,
+  kEmbeddings = 128,
 };
 
 constexpr Endpoint operator|(Endpoint a, Endpoint b) {

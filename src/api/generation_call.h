@@ -29,6 +29,8 @@ struct ModelFacts {
   std::string chat_template;     // its source; "" = none
   std::string bos_token;         // texts; "" = none
   std::string eos_token;
+  std::int32_t n_embedding_values = 0;  // 0 = the model cannot make embeddings
+  Pooling pooling = Pooling::kMean;
 };
 
 struct ChatPrompt {
@@ -63,7 +65,9 @@ struct GenerationCall {
   bool add_special = true;                  // to a text prompt, what the model asks for
   std::int32_t truncate_prompt_tokens = 0;  // keep that many at the end; -1: what fits; 0: all
   ReportRules report;
-  std::int32_t n_choices = 1;  // per prompt
+  bool echo = false;  // completions only: the answer's text begins with the prompt
+  std::optional<std::int32_t> n_prompt_logprobs;  // vLLM's list of them
+  std::int32_t n_choices = 1;                     // per prompt
   bool stream = false;
   bool include_usage = false;
   bool continuous_usage = false;

@@ -329,7 +329,6 @@ TEST(GenerationCall, UnsupportedFieldsAreNamed) {
       {R"("functions":[{}])", "functions"},
       {R"("echo":true)", "echo"},
       {R"("best_of":2)", "best_of"},
-      {R"("prompt_logprobs":0)", "prompt_logprobs"},
       {R"("use_beam_search":true)", "use_beam_search"},
       {R"("chat_template_kwargs":{"messages":[]})", "chat_template_kwargs"},
       {R"("mirostat":2)", "mirostat"},
@@ -343,6 +342,29 @@ TEST(GenerationCall, UnsupportedFieldsAreNamed) {
     EXPECT_NE(call.error().message.find("is not supported yet"), std::string::npos);
   }
   EXPECT_EQ(completion(R"("suffix":"x")").error().code, ErrorCode::kNotSupported);
+}
+
+TEST(GenerationCall, WhatIsAskedOfThePrompt) {
+  const auto echoed = completion(R"("echo":true,"logprobs":2,"max_tokens":0)");
+  ASSERT_TRUE(echoed) << echoed.error().message;
+  EXPECT_TRUE(echoed->echo);
+  EXPECT_EQ(echoed->stop.max_tokens, 0);
+  EXPECT_EQ(completion(R"("prompt_logprobs":0,"n_predict":0)")->n_prompt_logprobs, 0);
+  EXPECT_EQ(completion(R"("prompt_logprobs":null)")->n_prompt_logprobs, std::nullopt);
+  const BadField cases[] = {
+      {R"("max_tokens":0)", "max_tokens"},
+      {R"("n_predict":0)", "n_predict"},
+      {R"("max_tokens":0,"echo":false)", "max_tokens"},
+      {R"("prompt_logprobs":-1)", "prompt_logprobs"},
+      {R"("prompt_logprobs":true)", "prompt_logprobs"},
+      {R"("prompt_logprobs":1,"stream":true)", "prompt_logprobs"},
+      {R"("echo":1)", "echo"},
+  };
+  for (const BadField& bad : cases) {
+    const auto call = completion(bad.json);
+    ASSERT_FALSE(call) << bad.json;
+    EXPECT_EQ(call.error().param, bad.param);
+  }
 }
 
 TEST(GenerationCall, BadMessages) {

@@ -5,20 +5,20 @@
 #include "api/errors.h"
 
 namespace graft::api {
-namespace {
 
-// A cancellation that no client asked for: the server is going down.
-const Error kStopped{
-    ErrorCode::kUnavailable, "The request was stopped: the server shuts down.", {}};
+const Error& stopped_by_shutdown() {
+  static const Error kStopped{
+      ErrorCode::kUnavailable, "The request was stopped: the server shuts down.", {}};
+  return kStopped;
+}
 
-// The error that an event ends the whole answer with, if it does.
 const Error* error_of(const Event& event) {
   if (const auto* failed = std::get_if<Failed>(&event)) return &failed->error;
   const auto* finished = std::get_if<Finished>(&event);
-  return finished != nullptr && finished->reason == FinishReason::kCancelled ? &kStopped : nullptr;
+  // A cancellation that no client asked for: the server is going down.
+  const bool is_cancelled = finished != nullptr && finished->reason == FinishReason::kCancelled;
+  return is_cancelled ? &stopped_by_shutdown() : nullptr;
 }
-
-}  // namespace
 
 GenerationExchange::GenerationExchange(GenerationService& service,
                                        std::shared_ptr<EventInbox> inbox,
@@ -59,7 +59,7 @@ Output GenerationExchange::poll(bool idle) {
     if (done_) return output;
   }
   if (shutting_down_) {
-    fail(output, kStopped);
+    fail(output, stopped_by_shutdown());
   } else if (idle && writer_->streams()) {
     // A long wait in the queue: the client gets its headers, then a comment now and then.
     if (!head_sent_) {
@@ -76,6 +76,8 @@ void GenerationExchange::take_event(Output& output, const ChoiceEvent& event) {
   if (writer_->streams() && !head_sent_) send_head(output);
   if (const auto* started = std::get_if<Started>(&event.event)) {
     writer_->append(output.bytes, event.choice, *started);
+  } else if (const auto* scored = std::get_if<PromptScored>(&event.event)) {
+    writer_->append(output.bytes, event.choice, *scored);
   } else if (const auto* token = std::get_if<TokenOutput>(&event.event)) {
     writer_->append(output.bytes, event.choice, *token);
   } else if (const auto* finished = std::get_if<Finished>(&event.event)) {

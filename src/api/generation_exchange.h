@@ -14,6 +14,11 @@
 
 namespace graft::api {
 
+// What an answer ends with when the server stops.
+const Error& stopped_by_shutdown();
+// The error that an event ends a whole answer with; null when it does not.
+const Error* error_of(const Event& event);
+
 class GenerationExchange : public Exchange {
  public:
   // `ids` are the submitted requests, one per choice. `service` outlives the exchange.

@@ -21,28 +21,19 @@ std::int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(now).count();
 }
 
-std::optional<ApiError> check_lengths(const TokenLists& prompts, const ModelFacts& facts) {
+// `n_new`: room that the answer needs at least.
+std::optional<ApiError> check_lengths(const TokenLists& prompts, std::size_t n_new,
+                                      const ModelFacts& facts) {
   for (const auto& prompt : prompts) {
     if (prompt.empty()) {
       return to_api_error(invalid_argument("The prompt has no tokens.", "prompt"));
     }
-    if (prompt.size() >= static_cast<std::size_t>(facts.n_context_tokens)) {
+    if (prompt.size() + n_new > static_cast<std::size_t>(facts.n_context_tokens)) {
       return context_length_exceeded(static_cast<std::int64_t>(prompt.size()),
                                      facts.n_context_tokens);
     }
   }
   return std::nullopt;
-}
-
-// What `truncate_prompt_tokens` leaves: the end of each prompt.
-void truncate(TokenLists& prompts, const GenerationCall& call, const ModelFacts& facts) {
-  if (call.truncate_prompt_tokens == 0) return;
-  const std::int32_t room = std::max(1, facts.n_context_tokens - std::max(1, call.stop.max_tokens));
-  const auto n_kept = static_cast<std::ptrdiff_t>(
-      call.truncate_prompt_tokens < 0 ? room : call.truncate_prompt_tokens);
-  for (auto& prompt : prompts) {
-    if (std::ssize(prompt) > n_kept) prompt.erase(prompt.begin(), prompt.end() - n_kept);
-  }
 }
 
 // A bad word is banned at the start of the answer and behind a space, as vLLM does.
@@ -55,6 +46,22 @@ Status ban_words(const PromptBuilder& builder, GenerationCall& call) {
     }
   }
   return {};
+}
+
+// The prompts' texts: as they were sent, or what the token ids stand for. The token that begins
+// every text is none of it.
+std::vector<std::string> echo_texts(const ServiceParts& parts, const GenerationCall& call,
+                                    const TokenLists& prompts) {
+  std::vector<std::string> texts;
+  if (!call.echo) return texts;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const auto* text = std::get_if<std::string>(&call.prompts[i]);
+    const bool whole = text != nullptr && call.truncate_prompt_tokens == 0;
+    texts.push_back(whole ? *text : parts.prompts.detokenize(prompts[i]));
+    const std::string& bos = parts.facts.bos_token;
+    if (!whole && !bos.empty() && texts.back().starts_with(bos)) texts.back().erase(0, bos.size());
+  }
+  return texts;
 }
 
 AnswerShape make_shape(Service& service, const GenerationCall& call, const TokenLists& prompts,
@@ -74,6 +81,9 @@ AnswerShape make_shape(Service& service, const GenerationCall& call, const Token
     shape.n_prompt_tokens += static_cast<std::int64_t>(prompt.size());
   }
   shape.logprobs = call.sampling.n_logprobs.has_value();
+  shape.n_logprobs = call.sampling.n_logprobs.value_or(0);
+  shape.echoed = echo_texts(service.parts(), call, prompts);
+  shape.n_prompt_logprobs = call.n_prompt_logprobs;
   shape.include_usage = call.include_usage;
   shape.continuous_usage = call.continuous_usage;
   return shape;
@@ -94,6 +104,12 @@ Result<std::shared_ptr<const Constraint>> compile_constraint(const ServiceParts&
   return error;
 }
 
+// How many alternatives of each prompt token the engine must tell; nothing = it need not be scored.
+std::optional<std::int32_t> n_prompt_logprobs(const GenerationCall& call) {
+  if (!call.echo || !call.sampling.n_logprobs) return call.n_prompt_logprobs;
+  return std::max(*call.sampling.n_logprobs, call.n_prompt_logprobs.value_or(0));
+}
+
 Submission make_submission(const GenerationCall& call, std::vector<TokenId> prompt,
                            std::int32_t choice) {
   Submission submission;
@@ -102,6 +118,8 @@ Submission make_submission(const GenerationCall& call, std::vector<TokenId> prom
   submission.request.stop = call.stop;
   submission.request.prefix_cache = call.prefix_cache;
   submission.request.shows_special = call.shows_special;
+  submission.request.n_prompt_logprobs = n_prompt_logprobs(call);
+  submission.request.reports_end = !call.chat && call.sampling.n_logprobs;
   if (call.sampling.seed) {
     submission.request.sampling.seed =
         *call.sampling.seed + static_cast<std::uint32_t>(choice % call.n_choices);
@@ -201,6 +219,16 @@ Result<TokenLists> tokenize(const PromptBuilder& builder, const GenerationCall& 
   return prompts;
 }
 
+void truncate(TokenLists& prompts, const GenerationCall& call, const ModelFacts& facts) {
+  if (call.truncate_prompt_tokens == 0) return;
+  const std::int32_t room = std::max(1, facts.n_context_tokens - std::max(1, call.stop.max_tokens));
+  const auto n_kept = static_cast<std::ptrdiff_t>(
+      call.truncate_prompt_tokens < 0 ? room : call.truncate_prompt_tokens);
+  for (auto& prompt : prompts) {
+    if (std::ssize(prompt) > n_kept) prompt.erase(prompt.begin(), prompt.end() - n_kept);
+  }
+}
+
 Answer generate(const RouteCall& route, GenerationCall call, const WriterFactory& make_writer) {
   Service& service = route.service;
   auto chosen = choose_modules(route, call.model, call.modules);
@@ -215,7 +243,8 @@ Answer generate(const RouteCall& route, GenerationCall call, const WriterFactory
   if (const Status banned = ban_words(service.parts().prompts, call); !banned) {
     return error_response(banned.error());
   }
-  if (const auto error = check_lengths(*prompts, service.parts().facts)) {
+  if (const auto error =
+          check_lengths(*prompts, call.stop.max_tokens == 0 ? 0 : 1, service.parts().facts)) {
     return error_response(*error);
   }
   InboxLimits limits;

@@ -26,6 +26,9 @@ std::optional<HttpResponse> refuse_media_type(const HttpRequest& request);
 // The call's prompts in tokens, perhaps empty or too long.
 Result<TokenLists> tokenize(const PromptBuilder& builder, const GenerationCall& call);
 
+// What `truncate_prompt_tokens` leaves: the end of each prompt.
+void truncate(TokenLists& prompts, const GenerationCall& call, const ModelFacts& facts);
+
 // Resolves names, tokenises and submits every choice, or none. `make_writer` is used before this
 // returns.
 Answer generate(const RouteCall& route, GenerationCall call, const WriterFactory& make_writer);

@@ -23,6 +23,7 @@ constexpr BodyName kBodies[] = {
     {Endpoint::kMessages, "MessagesRequest", {"messages", "max_tokens"}},
     {Endpoint::kCountTokens, "CountTokensRequest", {"messages", ""}},
     {Endpoint::kResponses, "ResponsesRequest", {"input", ""}},
+    {Endpoint::kEmbeddings, "EmbeddingsRequest", {"input", ""}},
     {Endpoint::kTokenize, "TokenizeRequest", {"", ""}},
     {Endpoint::kDetokenize, "DetokenizeRequest", {"tokens", ""}},
 };

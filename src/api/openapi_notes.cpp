@@ -20,9 +20,12 @@ constexpr RouteNotes kNotes[] = {
     {"/v1/messages/count_tokens", kCountTokens, "TokenCount", false, "How long a prompt is"},
     {"/v1/responses", kResponses, "Response", true, "An answer in the shape of responses; nothing is stored"},
     {"/responses", kResponses, "Response", true, "An answer in the shape of responses; nothing is stored"},
+    {"/v1/embeddings", kEmbeddings, "Embeddings", false, "Texts as vectors"},
+    {"/embeddings", kEmbeddings, "Embeddings", false, "Texts as vectors"},
     {"/tokenize", kTokenize, "Tokens", false, "Text or messages to token ids"},
     {"/detokenize", kDetokenize, "Text", false, "Token ids to text"},
     {"/apply-template", kChat, "Prompt", false, "The prompt that a chat becomes"},
+    {"/tokenizer_info", kNone, "TokenizerInfo", false, "What a client needs to use this tokenizer"},
     {"/props", kNone, "Props", false, "What was loaded"},
     {"/slots", kNone, "Slots", false, "How many requests run"},
     {"/openapi.json", kNone, "Document", false, "This document"},
@@ -50,12 +53,15 @@ struct FieldSchema {
   std::string_view schema;
 };
 constexpr Endpoint kGenerating = kBoth | kMessages | kResponses;
+constexpr Endpoint kWithModules = kGenerating | kEmbeddings;
 constexpr FieldSchema kFieldSchemas[] = {
     {kChat | kTokenize, "messages", "ChatMessages"},
     {kMessages | kCountTokens, "messages", "MessagesInput"},
     {kMessages | kCountTokens, "system", "TextOrBlocks"},
     {kResponses, "input", "ResponsesInput"},
     {kCompletions, "prompt", "CompletionPrompt"},
+    {kEmbeddings, "input", "CompletionPrompt"},
+    {kEmbeddings, "encoding_format", "EncodingFormat"},
     {kBoth, "stop", "Stop"},
     {kMessages, "stop_sequences", "StopList"},
     {kGenerating, "stop_token_ids", "TokenIds"},
@@ -65,8 +71,8 @@ constexpr FieldSchema kFieldSchemas[] = {
     {kBoth, "samplers", "Samplers"},
     {kBoth, "logit_bias", "LogitBias"},
     {kBoth, "stream_options", "StreamOptions"},
-    {kGenerating, "modules", "ModuleChoices"},
-    {kGenerating, "lora", "LoraChoices"},
+    {kWithModules, "modules", "ModuleChoices"},
+    {kWithModules, "lora", "LoraChoices"},
     {kChat, "tools", "ChatTools"},
     {kMessages | kCountTokens, "tools", "MessagesTools"},
     {kResponses, "tools", "ResponsesTools"},

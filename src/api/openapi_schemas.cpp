@@ -61,6 +61,15 @@ std::string_view openapi_schemas() {
   "max_model_len": {"type": "integer"}, "token_strs": {"type": ["array", "null"]}}},
 "Text": {"type": "object", "required": ["prompt", "content"], "properties": {
   "prompt": {"type": "string"}, "content": {"type": "string"}}},
+"Embeddings": {"type": "object", "required": ["object", "data", "model", "usage"],
+  "properties": {"object": {"const": "list"}, "model": {"type": "string"},
+    "data": {"type": "array", "minItems": 1, "items": {"type": "object",
+      "required": ["object", "index", "embedding"], "properties": {
+        "object": {"const": "embedding"}, "index": {"type": "integer", "minimum": 0},
+        "embedding": {"type": ["array", "string"], "items": {"type": "number"}}}}},
+    "usage": {"type": "object", "required": ["prompt_tokens", "total_tokens"]}}},
+"EncodingFormat": {"enum": ["float", "base64"]},
+"TokenizerInfo": {"type": "object", "required": ["bos_token", "eos_token", "chat_template"]},
 "Prompt": {"type": "object", "required": ["prompt"], "properties": {"prompt": {"type": "string"}}},
 "Props": {"type": "object", "required": ["default_generation_settings", "total_slots",
   "model_alias", "model_path", "chat_template", "bos_token", "eos_token", "build_info"]},

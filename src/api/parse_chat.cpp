@@ -131,6 +131,7 @@ Result<GenerationCall> read_chat_call(const Json& json, std::string_view body,
   GRAFT_RETURN_IF_ERROR(read_extras(json, facts, call));
   GRAFT_RETURN_IF_ERROR(read_stream_options(json, call));
   GRAFT_RETURN_IF_ERROR(read_constraint(json, body, call));
+  GRAFT_RETURN_IF_ERROR(read_prompt_report(json, call));
   GRAFT_ASSIGN_OR_RETURN(call.chat, read_messages(json));
   if (call.n_choices > facts.max_choices) {
     return invalid_argument("'n' must be at most " + std::to_string(facts.max_choices) + ".", "n");

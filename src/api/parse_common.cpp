@@ -216,10 +216,6 @@ Status read_stop_rules(const Json& body, const ModelFacts& facts, GenerationCall
   for (const char* name : {"n_predict", "max_tokens", "max_completion_tokens"}) {
     read_int(body, name, stop.max_tokens);
   }
-  if (stop.max_tokens == 0) {
-    return invalid_argument("'n_predict' must be -1 (until the context ends) or at least 1.",
-                            "n_predict");
-  }
   read_int(body, "min_tokens", stop.min_tokens);
   if (stop.max_tokens > 0 && stop.min_tokens > stop.max_tokens) {
     return invalid_argument("'min_tokens' is " + std::to_string(stop.min_tokens) +

@@ -2,7 +2,10 @@
 // check_fields() has passed. Each function fills its part of the call or says what is wrong.
 #pragma once
 
+#include <cstddef>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/fields.h"
 #include "api/generation_call.h"
@@ -18,6 +21,14 @@ Status read_cache_rules(const Json& body, GenerationCall& call);
 Status read_stream_options(const Json& body, GenerationCall& call);
 // What clients of vLLM and llama-server send beside OpenAI's fields. After read_sampling().
 Status read_extras(const Json& body, const ModelFacts& facts, GenerationCall& call);
+// What is asked of the prompt itself, and whether anything is asked for at all. After the rules for
+// stopping and streaming.
+Status read_prompt_report(const Json& body, GenerationCall& call);
+// The texts or lists of token ids in field `name`: one or up to `limit`.
+Result<std::vector<TextPrompt>> read_prompts(const Json& body, const std::string& name,
+                                             std::size_t limit, const ModelFacts& facts);
+// -1 or at least 1.
+Status read_truncation(const Json& body, GenerationCall& call);
 // What is recognised but not built yet and needs more than the field table to recognise.
 Status refuse_unsupported(const Json& body);
 

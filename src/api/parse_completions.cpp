@@ -33,28 +33,31 @@ Result<TextPrompt> read_prompt(const Json& prompt, const ModelFacts& facts,
   return invalid_argument("'" + param + "' must be a string or an array of token ids.", param);
 }
 
-Status read_prompts(const Json& body, const ModelFacts& facts, GenerationCall& call) {
-  const Json* prompt = find_field(body, "prompt");
-  if (prompt == nullptr) return invalid_argument("'prompt' is missing.", "prompt");
-  const bool one = prompt->is_string() || (!prompt->empty() && (*prompt)[0].is_number());
-  if (one) {
-    GRAFT_ASSIGN_OR_RETURN(TextPrompt read, read_prompt(*prompt, facts, "prompt"));
-    call.prompts.push_back(std::move(read));
-    return {};
-  }
-  if (prompt->empty()) return invalid_argument("'prompt' is empty.", "prompt");
-  if (prompt->size() > kMaxPrompts) {
-    return invalid_argument("'prompt' has more than 128 entries.", "prompt");
-  }
-  for (std::size_t i = 0; i < prompt->size(); ++i) {
-    GRAFT_ASSIGN_OR_RETURN(TextPrompt read,
-                           read_prompt((*prompt)[i], facts, "prompt[" + std::to_string(i) + "]"));
-    call.prompts.push_back(std::move(read));
-  }
-  return {};
-}
-
 }  // namespace
+
+Result<std::vector<TextPrompt>> read_prompts(const Json& body, const std::string& name,
+                                             std::size_t limit, const ModelFacts& facts) {
+  const Json* given = find_field(body, name.c_str());
+  if (given == nullptr) return invalid_argument("'" + name + "' is missing.", name);
+  std::vector<TextPrompt> prompts;
+  const bool one = given->is_string() || (!given->empty() && (*given)[0].is_number());
+  if (one) {
+    GRAFT_ASSIGN_OR_RETURN(TextPrompt read, read_prompt(*given, facts, name));
+    prompts.push_back(std::move(read));
+    return prompts;
+  }
+  if (given->empty()) return invalid_argument("'" + name + "' is empty.", name);
+  if (given->size() > limit) {
+    return invalid_argument("'" + name + "' has more than " + std::to_string(limit) + " entries.",
+                            name);
+  }
+  for (std::size_t i = 0; i < given->size(); ++i) {
+    GRAFT_ASSIGN_OR_RETURN(TextPrompt read,
+                           read_prompt((*given)[i], facts, name + "[" + std::to_string(i) + "]"));
+    prompts.push_back(std::move(read));
+  }
+  return prompts;
+}
 
 Result<GenerationCall> parse_completions_call(std::string_view body, const ModelFacts& facts) {
   GRAFT_ASSIGN_OR_RETURN(const Json json, parse_request_json(body));
@@ -73,7 +76,8 @@ Result<GenerationCall> parse_completions_call(std::string_view body, const Model
   GRAFT_RETURN_IF_ERROR(read_extras(json, facts, call));
   GRAFT_RETURN_IF_ERROR(read_stream_options(json, call));
   GRAFT_RETURN_IF_ERROR(read_constraint(json, body, call));
-  GRAFT_RETURN_IF_ERROR(read_prompts(json, facts, call));
+  GRAFT_RETURN_IF_ERROR(read_prompt_report(json, call));
+  GRAFT_ASSIGN_OR_RETURN(call.prompts, read_prompts(json, "prompt", kMaxPrompts, facts));
   const auto n_prompts = static_cast<std::int32_t>(call.prompts.size());
   if (n_prompts * call.n_choices > facts.max_choices) {
     return invalid_argument("The request asks for " + std::to_string(n_prompts * call.n_choices) +

@@ -92,13 +92,7 @@ Status read_extras(const Json& body, const ModelFacts& facts, GenerationCall& ca
   call.report.tokens = flag(body, "return_tokens", false);
   call.report.tokens_as_ids = flag(body, "return_tokens_as_token_ids", false);
   call.report.timings = flag(body, "timings_per_token", false);
-  if (const Json* value = find_field(body, "truncate_prompt_tokens")) {
-    call.truncate_prompt_tokens = value->get<std::int32_t>();
-    if (call.truncate_prompt_tokens == 0) {
-      return invalid_argument("'truncate_prompt_tokens' must be -1 or at least 1.",
-                              "truncate_prompt_tokens");
-    }
-  }
+  GRAFT_RETURN_IF_ERROR(read_truncation(body, call));
   // llama-server's name for log-probabilities.
   const Json* n_probs = find_field(body, "n_probs");
   if (n_probs != nullptr && *n_probs > 0 && !call.sampling.n_logprobs) {
@@ -107,6 +101,35 @@ Status read_extras(const Json& body, const ModelFacts& facts, GenerationCall& ca
   GRAFT_RETURN_IF_ERROR(read_bad_words(body, call));
   GRAFT_RETURN_IF_ERROR(read_allowed_tokens(body, facts, call));
   return read_samplers(body, call.sampling);
+}
+
+Status read_truncation(const Json& body, GenerationCall& call) {
+  const Json* value = find_field(body, "truncate_prompt_tokens");
+  if (value == nullptr) return {};
+  call.truncate_prompt_tokens = value->get<std::int32_t>();
+  if (call.truncate_prompt_tokens != 0) return {};
+  return invalid_argument("'truncate_prompt_tokens' must be -1 or at least 1.",
+                          "truncate_prompt_tokens");
+}
+
+Status read_prompt_report(const Json& body, GenerationCall& call) {
+  call.echo = flag(body, "echo", false);
+  if (const Json* value = find_field(body, "prompt_logprobs")) {
+    call.n_prompt_logprobs = value->get<std::int32_t>();
+    if (call.stream) {
+      return invalid_argument("'prompt_logprobs' is not available with 'stream'.",
+                              "prompt_logprobs");
+    }
+  }
+  if (call.stop.max_tokens != 0 || call.echo || call.n_prompt_logprobs) return {};
+  const char* name = "n_predict";
+  for (const char* given : {"max_tokens", "max_completion_tokens"}) {
+    if (find_field(body, given) != nullptr) name = given;
+  }
+  return invalid_argument("'" + std::string(name) +
+                              "' is 0: nothing is generated, and neither 'echo' nor "
+                              "'prompt_logprobs' asks for anything else.",
+                          name);
 }
 
 }  // namespace graft::api

@@ -64,9 +64,11 @@ Answer answer_chat_completions(const RouteCall& call);  // generation_routes.cpp
 Answer answer_completions(const RouteCall& call);
 Answer answer_messages(const RouteCall& call);  // messages_routes.cpp
 Answer answer_count_tokens(const RouteCall& call);
-Answer answer_responses(const RouteCall& call);  // responses_routes.cpp
-Answer answer_tokenize(const RouteCall& call);   // tokenizer_routes.cpp
+Answer answer_responses(const RouteCall& call);   // responses_routes.cpp
+Answer answer_embeddings(const RouteCall& call);  // embedding_routes.cpp
+Answer answer_tokenize(const RouteCall& call);    // tokenizer_routes.cpp
 Answer answer_detokenize(const RouteCall& call);
+Answer answer_tokenizer_info(const RouteCall& call);
 Answer answer_apply_template(const RouteCall& call);
 Answer answer_props(const RouteCall& call);  // props_routes.cpp
 Answer answer_slots(const RouteCall& call);

@@ -202,7 +202,7 @@ TEST_F(ServiceTest, Models) {
 
 TEST_F(ServiceTest, UnknownPathsAndMethods) {
   for (const char* path : {"/", "", "*", "/v1", "/v1/chat", "/v1/chat/completions/", "//health",
-                           "/health/x", "/../health", "/v1/embeddings"}) {
+                           "/health/x", "/../health", "/v1/embedding"}) {
     EXPECT_EQ(call("GET", path).status, 404) << path;
   }
   const HttpResponse response = call("DELETE", "/v1/chat/completions");

@@ -141,6 +141,18 @@ Answer answer_detokenize(const RouteCall& route) {
   return answer_body(route, Endpoint::kDetokenize, detokenize_body);
 }
 
+// vLLM's: what a client needs to use the server as its tokenizer.
+Answer answer_tokenizer_info(const RouteCall& route) {
+  const ModelFacts& facts = route.service.parts().facts;
+  const auto text_or_null = [](const std::string& text) {
+    return text.empty() ? std::string("null") : json_string(text);
+  };
+  return json_answer(R"({"bos_token":)" + text_or_null(facts.bos_token) + R"(,"eos_token":)" +
+                     text_or_null(facts.eos_token) + R"(,"pad_token":null,"chat_template":)" +
+                     text_or_null(facts.chat_template) + R"(,"model_max_length":)" +
+                     std::to_string(facts.n_context_tokens) + "}");
+}
+
 Answer answer_apply_template(const RouteCall& route) {
   if (auto refused = refuse_media_type(route.request)) return std::move(*refused);
   const ServiceParts& parts = route.service.parts();

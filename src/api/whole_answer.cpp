@@ -8,15 +8,30 @@ namespace graft::api {
 
 WholeAnswer::WholeAnswer(AnswerShape shape)
     : shape_(std::move(shape)), choices_(static_cast<std::size_t>(shape_.n_choices)) {
-  for (Choice& choice : choices_) choice.logprobs = CompletionLogprobs(shape_.report.tokens_as_ids);
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    choices_[i].text = shape_.echo_of(i);
+    choices_[i].logprobs =
+        CompletionLogprobs(shape_.report.tokens_as_ids, count_characters(choices_[i].text));
+  }
 }
 
 void WholeAnswer::append(std::string&, std::int32_t, const Started&) {}
 
+void WholeAnswer::append(std::string&, std::int32_t choice, const PromptScored& event) {
+  Choice& state = choices_[static_cast<std::size_t>(choice)];
+  for (const PromptToken& token : event.tokens) {
+    if (shape_.scores_echo()) state.logprobs.add(token, shape_.n_logprobs);
+    if (!shape_.n_prompt_logprobs) continue;
+    if (!state.prompt_logprobs.empty()) state.prompt_logprobs.push_back(',');
+    append_prompt_logprob(state.prompt_logprobs, token, *shape_.n_prompt_logprobs);
+  }
+}
+
 void WholeAnswer::append(std::string&, std::int32_t choice, const TokenOutput& event) {
   Choice& state = choices_[static_cast<std::size_t>(choice)];
   state.text += event.text;
-  if (shape_.report.token_ids || shape_.report.tokens) state.tokens.push_back(event.token);
+  const bool with_token = shape_.report.token_ids || shape_.report.tokens;
+  if (with_token && !event.ends) state.tokens.push_back(event.token);
   if (!shape_.logprobs) return;
   if (shape_.chat) {
     if (!state.chat_logprobs.empty()) state.chat_logprobs.push_back(',');
@@ -60,6 +75,9 @@ void WholeAnswer::append_choice(std::string& out, std::size_t index) {
   out += finish_reason_name(state.reason);
   out += "\"";
   append_tokens(out, index);
+  if (!shape_.chat && shape_.n_prompt_logprobs) {
+    out += R"(,"prompt_logprobs":[)" + state.prompt_logprobs + "]";
+  }
   out += "}";
 }
 
@@ -84,6 +102,9 @@ void WholeAnswer::append_body(std::string& out) {
   if (shape_.report.timings) out += R"(,"timings":)" + timings_;
   if (shape_.chat && shape_.report.token_ids) {
     out += R"(,"prompt_token_ids":)" + token_array(shape_.prompt_token_ids.front());
+  }
+  if (shape_.chat && shape_.n_prompt_logprobs) {  // one prompt: each choice has the same
+    out += R"(,"prompt_logprobs":[)" + choices_.front().prompt_logprobs + "]";
   }
   out += R"(,"graft":)" + shape_.graft_json + "}";
 }

@@ -21,6 +21,7 @@ class WholeAnswer : public AnswerWriter {
   bool complete() const override { return n_finished_ == shape_.n_choices; }
 
   void append(std::string& out, std::int32_t choice, const Started& event) override;
+  void append(std::string& out, std::int32_t choice, const PromptScored& event) override;
   void append(std::string& out, std::int32_t choice, const TokenOutput& event) override;
   void append(std::string& out, std::int32_t choice, const Finished& event) override;
 
@@ -29,6 +30,7 @@ class WholeAnswer : public AnswerWriter {
     std::string text;
     std::string chat_logprobs;  // elements, comma separated
     CompletionLogprobs logprobs;
+    std::string prompt_logprobs;  // elements, comma separated
     std::vector<TokenId> tokens;  // only if they are reported
     FinishReason reason = FinishReason::kStop;
   };

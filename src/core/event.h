@@ -45,7 +45,7 @@ struct Embedded {
 
 // A generated token. `text` is what became certain with it: whole UTF-8 characters only, never part
 // of a stop string; often the token's own piece, sometimes empty, sometimes more than one token's.
-// `ends`: the token ended the answer and is no part of its text; sent only with log-probabilities.
+// `ends`: the token ended the answer and is no part of its text; only sent to who asked for it.
 struct TokenOutput {
   TokenId token = 0;
   std::string text;

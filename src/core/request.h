@@ -69,9 +69,10 @@ struct GenerationRequest {
   // Top alternatives reported per token of the prompt: nothing = the prompt is not scored, 0 = its
   // own tokens only. At most 20.
   std::optional<std::int32_t> n_prompt_logprobs = {};
+  bool reports_end = false;  // the token that ends the answer is sent too (TokenOutput::ends)
   std::optional<Pooling> embedding = {};  // the answer is an embedding; max_tokens must be 0
   PrefixCacheRules prefix_cache;
-  bool shows_special = false;  // control tokens are part of the answer's text
+  bool shows_special = false;             // control tokens are part of the answer's text
 };
 
 }  // namespace graft

@@ -240,7 +240,7 @@ void LiveRequest::commit_choice() {
   token_before_at_ = std::exchange(last_token_at_, Clock::now());
   if (n_generated_++ == 0) first_token_at_ = last_token_at_;
   if (ends_generation(token)) {
-    if (submission_.request.sampling.n_logprobs) {
+    if (submission_.request.reports_end) {
       events_.push_back(describe(*choice));
       std::get<TokenOutput>(events_.back()).ends = true;
     }

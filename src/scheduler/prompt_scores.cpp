@@ -41,7 +41,9 @@ void PromptScores::append(TokenId token, const RowScore& score) {
   PromptToken told;
   told.token = named(token, score.of_next.logprob);
   told.rank = score.rank;
-  told.text = decoder_.push(vocabulary_.visible_piece(token, false));
+  // The token that begins every text is none of it.
+  const bool begins = score.rank == 0 && token == vocabulary_.bos();
+  told.text = begins ? "" : decoder_.push(vocabulary_.piece(token));
   for (const RankedToken& other : score.of_next.top) {
     told.top_logprobs.push_back(named(other.token, other.logprob));
   }

@@ -157,7 +157,7 @@ class ScriptedGeneration : public GenerationService {
     if (one.script.silent) return true;
     if (!one.started) {
       one.started = true;
-      return sink.publish(Started{n_prompt});
+      return sink.publish(Started{n_prompt}) && report_prompt(one.submission.request, sink);
     }
     const auto now = std::chrono::steady_clock::now();
     if (now < one.due) return true;
@@ -168,7 +168,7 @@ class ScriptedGeneration : public GenerationService {
     }
     const auto n_pieces = static_cast<int>(one.script.pieces.size());
     const auto max_tokens = one.submission.request.stop.max_tokens;
-    const bool cut = max_tokens > 0 && one.n_tokens >= max_tokens;
+    const bool cut = max_tokens >= 0 && one.n_tokens >= max_tokens;
     if (cut || (!one.script.endless && one.n_tokens >= n_pieces)) {
       sink.publish(Finished{cut ? FinishReason::kLength : one.script.reason,
                             "",
@@ -181,6 +181,31 @@ class ScriptedGeneration : public GenerationService {
       return false;
     }
     return sink.publish(next_token(one, n_pieces));
+  }
+
+  // Every token of the prompt gets the log-probability -1, alternatives less, in two parts. An
+  // embedding is (0.6, 0, 0.8 at the prompt's length, counted from 0 and going round).
+  static bool report_prompt(const GenerationRequest& request, EventSink& sink) {
+    if (request.embedding) {
+      Embedded embedded{{0.6F, 0, 0, 0}};
+      embedded.values[1 + request.prompt.size() % 3] = 0.8F;
+      return sink.publish(std::move(embedded));
+    }
+    if (!request.n_prompt_logprobs) return true;
+    PromptScored part;
+    for (std::size_t i = 0; i < request.prompt.size(); ++i) {
+      PromptToken told;
+      told.text = std::string(1, static_cast<char>(request.prompt[i]));
+      told.token = {request.prompt[i], told.text, i == 0 ? 0.0F : -1.0F};
+      told.rank = i == 0 ? 0 : 2;
+      for (std::int32_t k = 0; i > 0 && k < *request.n_prompt_logprobs; ++k) {
+        told.top_logprobs.push_back(
+            {900 + k, "alt" + std::to_string(k), -0.5F - static_cast<float>(k)});
+      }
+      part.tokens.push_back(std::move(told));
+      if (i == 0 && !sink.publish(std::exchange(part, {}))) return false;
+    }
+    return part.tokens.empty() || sink.publish(std::move(part));
   }
 
   static TokenOutput next_token(Running& one, int n_pieces) {
@@ -267,6 +292,7 @@ inline ModelFacts test_facts() {
   facts.n_vocab = 1000;
   facts.max_choices = 16;
   facts.n_sequences = 2;
+  facts.n_embedding_values = 4;
   facts.model_file = "tiny.gguf";
   facts.chat_template = "{{ messages }}";
   facts.bos_token = "<s>";
