@@ -242,10 +242,64 @@ class Completions(ClientTest):
         for entry in logprobs.top_logprobs:
             self.assertGreaterEqual(len(entry), 1)
 
+    def test_echoed_logprobs_are_those_of_generating(self):
+        generated = self.complete(logprobs=1, max_tokens=8, extra_body={"return_token_ids": True})
+        choice = generated.choices[0].model_dump()
+        scored = self.complete(prompt=choice["prompt_token_ids"] + choice["token_ids"], echo=True, logprobs=1,
+                               max_tokens=0)
+        self.assertEqual(scored.usage.completion_tokens, 0)
+        self.assertTrue(scored.choices[0].text.endswith(generated.choices[0].text))
+        logprobs = scored.choices[0].logprobs
+        self.assertIsNone(logprobs.token_logprobs[0])
+        self.assertEqual(logprobs.token_logprobs[-8:], generated.choices[0].logprobs.token_logprobs)
+        self.assertEqual(logprobs.tokens[-8:], generated.choices[0].logprobs.tokens)
+
+    def test_prompt_logprobs_of_a_chat(self):
+        answer = chat(self.client, max_tokens=1, extra_body={"prompt_logprobs": 1}).model_dump()
+        entries = answer["prompt_logprobs"]
+        self.assertEqual(len(entries), answer["usage"]["prompt_tokens"])
+        self.assertIsNone(entries[0])
+        for entry in entries[1:]:
+            ranks = sorted(token["rank"] for token in entry.values())
+            self.assertEqual(ranks[0], 1)
+
     def test_logit_bias_decides(self):
         first_texts = {self.complete(max_tokens=1, logit_bias={str(token): 100}).choices[0].text
                        for token in (1000, 2000, 3000)}
         self.assertEqual(len(first_texts), 3)
+
+
+class Embeddings(ClientTest):
+    TEXTS = ["The cat sat on the mat.", "A kitten is sitting on a rug.", "Interest rates rose by two percent."]
+
+    def embed(self, texts, **options):
+        answer = self.client.embeddings.create(model=options.pop("model", "base"), input=texts, **options)
+        return [item.embedding for item in answer.data]
+
+    def test_the_clients_base64_is_what_floats_are(self):
+        packed = self.embed(self.TEXTS)  # the client asks for base64 and unpacks it
+        plain = self.embed(self.TEXTS, encoding_format="float")
+        self.assertEqual(len(packed), 3)
+        for one, other in zip(packed, plain):
+            self.assertEqual(len(one), len(other))
+            for a, b in zip(one, other):
+                self.assertAlmostEqual(a, b, places=6)
+            self.assertAlmostEqual(sum(value * value for value in one), 1, places=4)
+
+    def test_likeness_follows_meaning(self):
+        cat, kitten, rates = self.embed(self.TEXTS)
+        likeness = lambda a, b: sum(x * y for x, y in zip(a, b))
+        self.assertGreater(likeness(cat, kitten), likeness(cat, rates))
+
+    def test_company_changes_nothing_and_a_module_does(self):
+        alone = self.embed([self.TEXTS[0]])[0]
+        self.assertEqual(self.embed(self.TEXTS * 8)[0], alone)
+        self.assertNotEqual(self.embed([self.TEXTS[0]], model=SERVER.first)[0], alone)
+
+    def test_fewer_dimensions(self):
+        short = self.embed(self.TEXTS[:1], dimensions=16)[0]
+        self.assertEqual(len(short), 16)
+        self.assertAlmostEqual(sum(value * value for value in short), 1, places=4)
 
 
 class Modules(ClientTest):
