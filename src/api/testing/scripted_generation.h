@@ -26,7 +26,7 @@ struct Script {
   bool silent = false;                // no event at all until cancelled
   FinishReason reason = FinishReason::kStop;
   int fail_after = -1;                          // tokens, then Failed{kInternal}; -1 = never
-  std::string stop_string;                      // what Finished names
+  std::string stop_string = {};                 // what Finished names
   Error refuse{ErrorCode::kCancelled, "", {}};  // submit() returns this, unless kCancelled
   bool healthy = true;
   std::size_t max_running = 1'000'000;  // more are refused with kResourceExhausted
