@@ -84,7 +84,6 @@ def main():
             "blk.0.ffn_up_exps.weight.lora_a": ([16, 1, 3], 1, bytes(96)),
             "blk.0.ffn_up_exps.weight.lora_b": ([1, 24, 3], 30, bytes(144))}))
 
-<<<<<<< HEAD
     schema = {"$defs": {"n": {"type": "object", "properties": {
         "v": {"type": "integer", "minimum": -3}, "next": {"$ref": "#/$defs/n"}},
         "required": ["v"], "additionalProperties": {"type": "null"}}}, "anyOf": [
@@ -100,7 +99,6 @@ item ::= [^a-c\\]\\x41]? ("x" | "y")* <[3]>? .
 """)
     write("fuzz_constraint", "regex", b"\3^(?:a|[^\\d-z]{2,})+?(x.)*\\.$|^no$")
     write("fuzz_constraint", "choice", b"\4yes\nno\nyesterday")
-=======
     body = b'{"prompt": "hi"}'
     post = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
     write("fuzz_http_request", "get", b"GET /v1/models?x=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\n\r\n")
@@ -115,7 +113,6 @@ item ::= [^a-c\\]\\x41]? ("x" | "y")* <[3]>? .
     full = {"name": "b", "sha256": "1" * 64, "tenant": "t", "role": "admin", "modules": ["x/*", "y"],
             "max_concurrent": 4, "requests_per_minute": 60, "tokens_per_minute": 1000}
     write("fuzz_key_file", "both", f"# keys\n\n{json.dumps(key)}\n{json.dumps(full)}\n".encode())
->>>>>>> 382f87a (Published faults of other servers as tests that name them; HTTP requests and key files are fuzzed)
 
 
 if __name__ == "__main__":

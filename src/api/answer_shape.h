@@ -36,8 +36,8 @@ struct AnswerShape {
 
   // The text that choice `choice` begins with.
   const std::string& echo_of(std::size_t choice) const {
-    static const std::string kNone;
-    return echoed.empty() ? kNone : echoed[choice / static_cast<std::size_t>(n_per_prompt)];
+    static const std::string none;
+    return echoed.empty() ? none : echoed[choice / static_cast<std::size_t>(n_per_prompt)];
   }
   // The prompt's tokens stand in the arrays of log-probabilities too.
   bool scores_echo() const { return !echoed.empty() && logprobs; }

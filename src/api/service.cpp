@@ -153,7 +153,8 @@ Answer Service::dispatch(const HttpRequest& request, const std::shared_ptr<Reque
   // Those who watch ask many times a second.
   if (route->role == Role::kOpen) line->level = LogLevel::kDebug;
   line->tenant = shown(caller.tenant());
-  auto place = route->heavy ? take_place(caller) : KeyPermit(nullptr);
+  const bool takes_place = route->heavy && route->role == Role::kInference;
+  auto place = takes_place ? take_place(caller) : KeyPermit(nullptr);
   if (auto* refusal = std::get_if<HttpResponse>(&place)) return std::move(*refusal);
   Service& subject = watched_ == nullptr ? *this : *watched_;
   Answer answer = route->function(

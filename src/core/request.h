@@ -72,7 +72,7 @@ struct GenerationRequest {
   bool reports_end = false;  // the token that ends the answer is sent too (TokenOutput::ends)
   std::optional<Pooling> embedding = {};  // the answer is an embedding; max_tokens must be 0
   PrefixCacheRules prefix_cache;
-  bool shows_special = false;             // control tokens are part of the answer's text
+  bool shows_special = false;  // control tokens are part of the answer's text
 };
 
 }  // namespace graft
