@@ -7,9 +7,9 @@
 namespace graft::api {
 
 const Error& stopped_by_shutdown() {
-  static const Error kStopped{
+  static const Error stopped{
       ErrorCode::kUnavailable, "The request was stopped: the server shuts down.", {}};
-  return kStopped;
+  return stopped;
 }
 
 const Error* error_of(const Event& event) {

@@ -34,20 +34,21 @@ class JsonWalk {
     int depth = 0;
     while (at_ < json_.size()) {
       const char c = json_[at_];
+      if (depth == 0 && (c == ',' || closes(c) > 0)) break;
       if (c == '"') {
         string();
       } else {
-        if (depth == 0 && (c == ',' || c == '}' || c == ']')) break;
-        depth += c == '{' || c == '[' ? 1 : 0;
-        depth -= c == '}' || c == ']' ? 1 : 0;
+        depth += opens(c) - closes(c);
         ++at_;
       }
-      if (depth == 0 && (c == '"' || c == '}' || c == ']')) break;
+      if (depth == 0 && (c == '"' || closes(c) > 0)) break;
     }
     return json_.substr(begin, at_ - begin);
   }
 
  private:
+  static int opens(char c) { return c == '{' || c == '[' ? 1 : 0; }
+  static int closes(char c) { return c == '}' || c == ']' ? 1 : 0; }
   void skip_space() {
     while (at_ < json_.size() && std::string_view(" \t\r\n").find(json_[at_]) != json_.npos) ++at_;
   }

@@ -146,7 +146,7 @@ TEST_F(EngineStep, PlansThatWouldAbortLibllamaAreRefused) {
   plan = rows(sequence, 0, 3);
   plan.rows[2].set = 0;
   expect_refused(plan, "no such set");
-  plan = rows(sequence, 0, 8);
+  plan = rows(sequence, 0, 9);  // four sequences, one for copies, three reported rows
   for (PlannedRow& row : plan.rows) row.is_output = true;
   expect_refused(plan, "too many outputs");
   plan = rows(sequence, 0, 2);

@@ -148,15 +148,16 @@ TEST_F(Scoring, APreemptedPromptIsReportedOnce) {
                                               .n_threads = 1,
                                               .max_reported_rows = 5},
                                    .loop = {.n_prefill_beside_decode = 4, .n_headroom_cells = 0}});
-  // It grows until the youngest has to go, again and again.
-  const auto growing = rig.submit(ask_for("5", 240), {});
-  for (int i = 0; i < 6; ++i) {
+  // One grows until the youngest has to go. If this thread is slow it may have ended before the
+  // others came: then again.
+  for (int i = 0; i < 3 || (i < 50 && rig.loop().counters().n_preemptions == 0); ++i) {
+    const auto growing = rig.submit(ask_for("5", 240), {});
     const auto scored = rig.submit(request, {});
     const auto mean = rig.submit(embed(std::string(120, 'q'), Pooling::kMean), {});
     EXPECT_TRUE(expected.same_as(scored->wait()));
     EXPECT_TRUE(expected_mean.same_as(mean->wait()));
+    EXPECT_EQ(growing->wait().n_generated_tokens, 240);
   }
-  EXPECT_EQ(growing->wait().n_generated_tokens, 240);
   EXPECT_GT(rig.loop().counters().n_preemptions, 0) << "the test must preempt to prove something";
   rig.stop();
   rig.engine().check_invariants();
