@@ -137,6 +137,7 @@ struct Grafter::Impl : GraphRewriter {
     stats.n_graph_builds += 1;
   }
 
+  std::string begin_compute();
   Rewrite rewrite(std::span<ggml_tensor* const> nodes,
                   std::vector<ggml_tensor*>& rewritten) override;
 
@@ -256,23 +257,26 @@ void Grafter::Impl::merge_nodes(std::span<ggml_tensor* const> nodes,
   stats.n_exact_matmuls = static_cast<std::int64_t>(n_matmuls);
 }
 
+// Where the graph contradicts the plan; empty if nowhere, and then the positions of its cells are
+// learnt.
+std::string Grafter::Impl::begin_compute() {
+  if (plan != nullptr) {
+    std::string reason = mismatch();
+    if (reason.empty()) reason = why_not_deterministic();
+    if (!reason.empty()) return reason;
+    stats.n_computes += 1;
+  }
+  if (options.device == nullptr) attention.learn_positions(index);
+  if (plan == nullptr || !attention.awaits_restored()) return "";
+  return attention.learn_restored(index, *plan);
+}
+
 Rewrite Grafter::Impl::rewrite(std::span<ggml_tensor* const> nodes,
                                std::vector<ggml_tensor*>& rewritten) {
   const std::int64_t start = now_ns();
   const bool known = is_built_graph(nodes);
   if (!known || !is_step_graph()) return leave(known);
-  if (plan != nullptr) {
-    std::string reason = mismatch();
-    if (reason.empty()) reason = why_not_deterministic();
-    if (!reason.empty()) return refuse(std::move(reason));
-    stats.n_computes += 1;
-  }
-  if (options.device == nullptr) attention.learn_positions(index);
-  if (plan != nullptr && attention.awaits_restored()) {
-    if (std::string reason = attention.learn_restored(index, *plan); !reason.empty()) {
-      return refuse(std::move(reason));
-    }
-  }
+  if (std::string reason = begin_compute(); !reason.empty()) return refuse(std::move(reason));
   static const StepPlan base_only;
   const StepPlan& current = plan != nullptr ? *plan : base_only;
   if (!modules.update_groups(current)) is_emitted = false;

@@ -34,6 +34,7 @@ class StructuredOutput : public testing::Test {
 
   // The text of a plain and of a streamed answer, which must be the same.
   std::string answer(Json fields) const {
+    fields.emplace("seed", 1);
     const RawResponse plain = ask(fields);
     const Json body = Json::parse(plain.body, nullptr, false);
     EXPECT_EQ(plain.status, 200) << plain.body;

@@ -151,17 +151,23 @@ bool WarmBlocks::add(const PrefixPath& path, std::shared_ptr<const WarmBytes> by
 }
 
 // Blocks are few (megabytes each), so looking at all of them is cheaper than an order kept.
-bool WarmBlocks::make_room(std::uint64_t n_bytes, std::string_view tenant, const Block* kept) {
+WarmBlocks::Block* WarmBlocks::find_victim(std::uint64_t n_bytes, std::string_view tenant,
+                                           const Block* kept) const {
   const auto extra = static_cast<std::int64_t>(n_bytes);
-  while (this->n_bytes() + n_bytes > max_bytes_) {
-    Block* victim = nullptr;
-    for (const auto& [hash, bucket] : blocks_) {
-      for (const auto& block : bucket) {
-        if (block->n_children > 0 || block.get() == kept) continue;
-        if (!shares_.is_at_share(block->tenant, tenant, extra)) continue;
-        if (victim == nullptr || block->used_at < victim->used_at) victim = block.get();
-      }
+  Block* victim = nullptr;
+  for (const auto& [hash, bucket] : blocks_) {
+    for (const auto& block : bucket) {
+      if (block->n_children > 0 || block.get() == kept) continue;
+      if (!shares_.is_at_share(block->tenant, tenant, extra)) continue;
+      if (victim == nullptr || block->used_at < victim->used_at) victim = block.get();
     }
+  }
+  return victim;
+}
+
+bool WarmBlocks::make_room(std::uint64_t n_bytes, std::string_view tenant, const Block* kept) {
+  while (this->n_bytes() + n_bytes > max_bytes_) {
+    Block* const victim = find_victim(n_bytes, tenant, kept);
     if (victim == nullptr) return false;
     remove(victim);
     ++n_evictions_;

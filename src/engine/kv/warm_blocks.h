@@ -65,6 +65,7 @@ class WarmBlocks {
   using Bucket = std::vector<std::unique_ptr<Block>>;
 
   std::vector<Block*> chain(const PrefixPath& path) const;
+  Block* find_victim(std::uint64_t n_bytes, std::string_view tenant, const Block* kept) const;
   bool make_room(std::uint64_t n_bytes, std::string_view tenant, const Block* kept);
   void remove(Block* block);
 
