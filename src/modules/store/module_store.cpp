@@ -87,7 +87,7 @@ ModuleStore::~ModuleStore() {
   jobs_.close();
 }
 
-Status ModuleStore::load(LoadCall call, std::shared_ptr<LoadWaiter> waiter) {
+Status ModuleStore::load(LoadCall call, const std::shared_ptr<LoadWaiter>& waiter) {
   if (!can_load()) {
     return Error{ErrorCode::kPermissionDenied,
                  "modules cannot be loaded: the server was started without --modules-dir",

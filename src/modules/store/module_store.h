@@ -86,7 +86,7 @@ class ModuleStore {
 
   // After an error the waiter hears nothing. Errors: kPermissionDenied without a root, kNotFound
   // for whatever is not beneath it, a remembered failure, kResourceExhausted when too much waits.
-  Status load(LoadCall call, std::shared_ptr<LoadWaiter> waiter) GRAFT_EXCLUDES(mutex_);
+  Status load(LoadCall call, const std::shared_ptr<LoadWaiter>& waiter) GRAFT_EXCLUDES(mutex_);
   // Errors: kNotFound.
   Status unload(const std::string& name);
   // Errors: kPermissionDenied unless options allow it; kNotFound for unknown ids.
