@@ -1,182 +1,187 @@
-// llama.cpp's common library throws in many places; all of it runs inside `guarded`. Templates are
-// trusted as much as the model they come with.
+// The files over llama.cpp's chat library are this one and those that include text/llama_chat.h.
 #include "text/chat_template.h"
 
-#include <chat.h>
 #include <llama.h>
 
-#include <algorithm>
-#include <ctime>
-#include <exception>
+#include <optional>
 #include <utility>
 
-#include "text/json_nesting.h"
+#include "text/generic_tools.h"
+#include "text/llama_chat.h"
+#include "text/marked_render.h"
+#include "text/native_format.h"
+#include "text/template_kwargs.h"
+#include "text/template_messages.h"
 
 namespace graft {
-
-struct ChatTemplate::Analysed {
-  common_chat_template source;
-  bool renames_developer = true;  // the template knows "system" but not "developer"
-};
-
 namespace {
-
-// Runs `body`; what it throws becomes an error with this code.
-template <typename Body>
-auto guarded(ErrorCode code, const char* what, Body body) -> decltype(body()) {
-  try {
-    return body();
-  } catch (const std::exception& e) {
-    return Error{code, std::string(what) + ": " + e.what(),
-                 code == ErrorCode::kInvalidArgument ? "messages" : ""};
-  } catch (...) {
-    return Error{code, what, code == ErrorCode::kInvalidArgument ? "messages" : ""};
-  }
-}
-
-Status check_messages_json(const std::string& messages_json) {
-  if (messages_json.size() > kMaxTextBytes) {
-    return invalid_argument("messages has " + std::to_string(messages_json.size()) +
-                                " bytes; the limit is " + std::to_string(kMaxTextBytes),
-                            "messages");
-  }
-  // llama.cpp's JSON writer and its template engine recurse; deep nesting would end the process.
-  if (is_nested_deeper(messages_json, kMaxMessagesDepth)) {
-    return invalid_argument(
-        "messages is nested deeper than " + std::to_string(kMaxMessagesDepth) + " levels",
-        "messages");
-  }
-  return {};
-}
-
-// The text of a message's content; parts are joined by newlines, as llama.cpp does.
-std::string content_text(const common_chat_msg& message) {
-  return message.content_parts.empty() ? message.content : message.render_content("\n");
-}
-
-common_json as_text_parts(const std::string& text) {
-  common_json part = common_json::object();
-  part["type"] = "text";
-  part["text"] = text;
-  common_json parts = common_json::array();
-  parts.push_back(part);
-  return parts;
-}
-
-// A history of tool calls holds their arguments as JSON text; some templates want the object.
-void parse_arguments(common_json& message) {
-  if (!message.contains("tool_calls")) {
-    return;
-  }
-  for (common_json& call : message["tool_calls"]) {
-    common_json& arguments = call["function"]["arguments"];
-    if (!arguments.is_string()) {
-      continue;
-    }
-    const auto text = arguments.get<std::string>();
-    if (is_nested_deeper(text, kMaxMessagesDepth)) {
-      throw std::invalid_argument("tool call arguments are nested too deep");
-    }
-    common_json parsed = common_json::parse_no_throw(text);
-    if (!parsed.is_discarded()) {
-      arguments = std::move(parsed);
-    }
-  }
-}
-
-// Joins a leading system message with the next one, for templates without a system role.
-void fold_system(std::vector<common_chat_msg>& messages) {
-  if (messages.size() < 2 || messages.front().role != "system") {
-    return;
-  }
-  common_chat_msg& next = messages[1];
-  next.content = content_text(messages.front()) + "\n" + content_text(next);
-  next.content_parts.clear();
-  messages.erase(messages.begin());
-}
-
-common_json to_template_json(const std::vector<common_chat_msg>& messages,
-                             const chat_template_caps& caps) {
-  common_json list = common_json::array();
-  for (const common_chat_msg& message : messages) {
-    const bool joins = caps.supports_string_content && !caps.supports_typed_content;
-    common_json json = message.to_json_oaicompat(joins);
-    if (!caps.supports_string_content && json["content"].is_string()) {
-      json["content"] = as_text_parts(json["content"].get<std::string>());
-    }
-    if (caps.supports_object_arguments) {
-      parse_arguments(json);
-    }
-    list.push_back(json);
-  }
-  return list;
-}
-
-std::string date_text(const char* format) {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  localtime_r(&now, &parts);
-  char text[64];
-  return {text, std::strftime(text, sizeof(text), format, &parts)};
-}
-
-// Everything a template may read. Only `messages` comes from the request.
-jinja::context make_context(const common_chat_template& source, const common_json& messages,
-                            bool add_generation_prompt) {
-  jinja::context context(source.source());
-  common_json own = common_json::object();
-  own["bos_token"] = source.bos_token();
-  own["eos_token"] = source.eos_token();
-  own["enable_thinking"] = true;
-  own["add_generation_prompt"] = add_generation_prompt;
-  own["datetime"] = date_text("%b %d %Y");
-  own["date_string"] = date_text("%d %b %Y");
-  jinja::global_from_json(context, own, /*mark_input=*/false);
-  common_json requested = common_json::object();
-  requested["messages"] = messages;
-  jinja::global_from_json(context, requested, /*mark_input=*/true);
-  return context;
-}
-
-std::vector<PromptPart> run(const common_chat_template& source, const common_json& messages,
-                            bool add_generation_prompt) {
-  jinja::context context = make_context(source, messages, add_generation_prompt);
-  jinja::runtime runtime(context);
-  const auto gathered = jinja::runtime::gather_string_parts(runtime.execute(source.prog));
-  std::vector<PromptPart> parts;
-  for (auto& part : gathered->val_str.parts) {
-    if (!part.val.empty()) {
-      parts.push_back({std::move(part.val), part.is_input});
-    }
-  }
-  return parts;
-}
-
-// llama.cpp tries a template without the dates and other values that it may read, and takes its
-// failure for a dislike of plain strings. A template that prints a string's text does take strings.
-bool prints_strings(const common_chat_template& source) {
-  const std::string text = "a plain content";
-  common_json message = common_json::object();
-  message["role"] = "user";
-  message["content"] = text;
-  common_json messages = common_json::array();
-  messages.push_back(message);
-  try {
-    RenderedPrompt prompt{run(source, messages, true)};
-    return prompt.text().find(text) != std::string::npos;
-  } catch (const std::exception&) {
-    return false;
-  }
-}
 
 std::string token_text(const llama_vocab* vocab, llama_token token) {
   const char* text = token < 0 ? nullptr : llama_vocab_get_text(vocab, token);
   return text == nullptr ? "" : text;
 }
 
+// One request on its way through the template.
+struct Work {
+  const ChatRequest& request;
+  const AnalysedTemplate& analysed;
+  common_json kwargs;
+  std::vector<common_chat_msg> messages;
+  common_json tools;                                // null without tools
+  std::optional<common_chat_msg> to_continue = {};  // the beginning of the answer
+  bool opens_answer = true;  // the prompt ends with the beginning of an empty answer
+};
+
+common_json callable_tools(const Work& work) {
+  if (work.request.named_tool.empty()) {
+    return work.tools;
+  }
+  common_json named = common_json::array();
+  for (const common_json& tool : work.tools) {
+    if (tool.at("function").at("name") == work.request.named_tool) {
+      named.push_back(tool);
+    }
+  }
+  return named;
+}
+
+autoparser::generation_params make_params(const Work& work, const common_json& messages) {
+  autoparser::generation_params params;
+  params.messages = messages;
+  params.tools = callable_tools(work);
+  params.tool_choice = work.request.tool_choice == ToolChoice::kRequired
+                           ? COMMON_CHAT_TOOL_CHOICE_REQUIRED
+                           : COMMON_CHAT_TOOL_CHOICE_AUTO;
+  params.parallel_tool_calls = work.request.parallel_tool_calls && work.request.named_tool.empty();
+  params.add_generation_prompt = work.opens_answer;
+  params.extra_context = date_values();
+  for (const auto& [key, value] : work.kwargs.items()) {
+    params.extra_context[key] = value;
+  }
+  params.enable_thinking = work.kwargs.value("enable_thinking", common_json(true)).get<bool>();
+  if (work.to_continue) {
+    params.continue_msg = *work.to_continue;
+    params.continue_final_message = work.to_continue->content.empty() &&
+                                            work.to_continue->content_parts.empty() &&
+                                            !work.to_continue->reasoning_content.empty()
+                                        ? COMMON_CHAT_CONTINUATION_REASONING
+                                        : COMMON_CHAT_CONTINUATION_CONTENT;
+  }
+  return params;
+}
+
+// The parts of a prompt that llama.cpp rendered as one string, from our own rendering of it.
+RenderedPrompt with_marks(const Work& work, std::vector<PromptPart> parts, std::string prompt) {
+  RenderedPrompt marked{.parts = std::move(parts), .request_text = {}};
+  if (marked.text() == prompt) {
+    return marked;
+  }
+  return {.parts = {{std::move(prompt), false}},
+          .request_text = work.request.messages_json + work.request.tools_json +
+                          work.request.template_kwargs_json};
+}
+
+// What llama.cpp put behind the prompt for a message that is continued: the message's own text is
+// the request's.
+void append_continuation(const Work& work, std::string generation_prompt, RenderedPrompt& prompt) {
+  const std::string content = content_text(*work.to_continue);
+  const std::string& own = content.empty() ? work.to_continue->reasoning_content : content;
+  if (!generation_prompt.ends_with(own)) {
+    prompt.parts.push_back({std::move(generation_prompt), true});
+    return;
+  }
+  generation_prompt.resize(generation_prompt.size() - own.size());
+  prompt.parts.push_back({std::move(generation_prompt), false});
+  prompt.parts.push_back({own, true});
+}
+
+// The template has rendered these messages before; what fails now is up to the tools.
+Result<NativeAnswer> make_answer(const Work& work, autoparser::generation_params params) {
+  const bool has_tools = work.tools.is_array();
+  return guarded(ErrorCode::kInvalidArgument, "the tools cannot be used",
+                 has_tools ? "tools" : "messages", [&]() -> Result<NativeAnswer> {
+                   return make_native_answer(work.analysed, std::move(params));
+                 });
+}
+
+Result<RenderedChat> render_native(const Work& work) {
+  const common_json messages = template_messages(work.messages, work.analysed);
+  const bool is_special = work.analysed.is_special;
+  const TemplateInput input{
+      .messages = is_special ? special_messages(messages, work.analysed) : messages,
+      .tools = work.tools,
+      .kwargs = work.kwargs,
+      .add_generation_prompt = work.opens_answer};
+  RenderedPrompt prompt{.parts = render_marked(work.analysed.source, input), .request_text = {}};
+  auto answer = make_answer(work, make_params(work, messages));
+  if (!answer) return std::move(answer).error();
+  if (work.to_continue) {
+    append_continuation(work, std::move(answer->generation_prompt), prompt);
+  }
+  // A named tool is alone in llama.cpp's rendering; the model sees all of them.
+  if (is_special && work.request.named_tool.empty()) {
+    prompt = with_marks(work, std::move(prompt.parts), std::move(answer->prompt));
+  }
+  return RenderedChat{std::move(prompt), std::move(answer->format)};
+}
+
+// The answer is text, or has calls in our own form.
+Result<RenderedChat> render_plain(Work work) {
+  const bool has_tools = work.tools.is_array();
+  if (has_tools || !work.analysed.source.caps.supports_tool_calls) {
+    write_generic_tools(work.messages, work.tools, work.request.tool_choice);
+  }
+  const TemplateInput input{.messages = template_messages(std::move(work.messages), work.analysed),
+                            .tools = {},
+                            .kwargs = work.kwargs,
+                            .add_generation_prompt = work.opens_answer || work.to_continue};
+  RenderedChat chat;
+  chat.prompt.parts = render_marked(work.analysed.source, input);
+  if (work.to_continue) {
+    chat.prompt.parts.push_back({content_text(*work.to_continue), true});
+  }
+  if (!has_tools) return chat;
+  return guarded(ErrorCode::kInvalidArgument, "the tools cannot be used", "tools",
+                 [&]() -> Result<RenderedChat> {
+                   const ChatRequest& request = work.request;
+                   chat.format = make_generic_answer(
+                       callable_tools(work), request.tool_choice,
+                       request.parallel_tool_calls && request.named_tool.empty());
+                   return std::move(chat);
+                 });
+}
+
+Result<RenderedChat> render_request(const ChatRequest& request, const AnalysedTemplate& analysed) {
+  GRAFT_ASSIGN_OR_RETURN(common_json kwargs,
+                         read_template_kwargs(request.template_kwargs_json, analysed.source));
+  Work work{.request = request,
+            .analysed = analysed,
+            .kwargs = std::move(kwargs),
+            .messages = common_chat_msgs_parse_oaicompat(common_json::parse(request.messages_json)),
+            .tools = {}};
+  if (work.messages.empty()) {
+    return invalid_argument("messages must not be empty", "messages");
+  }
+  if (request.options.continue_final_message) {
+    work.to_continue = std::move(work.messages.back());
+    work.messages.pop_back();
+    if (work.to_continue->empty()) work.to_continue.reset();
+  }
+  work.opens_answer = request.options.continue_final_message
+                          ? !work.to_continue
+                          : request.options.add_generation_prompt;
+  if (!request.tools_json.empty() && request.tool_choice != ToolChoice::kNone) {
+    work.tools = common_json::parse(request.tools_json);
+  }
+  const bool has_tools = work.tools.is_array() && !work.tools.empty();
+  const bool is_native = has_tools ? analysed.writes_tools : analysed.has_syntax;
+  return is_native ? render_native(work) : render_plain(std::move(work));
+}
+
 }  // namespace
 
-ChatTemplate::ChatTemplate(std::unique_ptr<Analysed> analysed) : analysed_(std::move(analysed)) {}
+ChatTemplate::ChatTemplate(std::unique_ptr<const AnalysedTemplate> analysed)
+    : analysed_(std::move(analysed)) {}
 
 ChatTemplate::~ChatTemplate() = default;
 
@@ -188,63 +193,50 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::create(const llama_model* mo
   }
   using Made = Result<std::unique_ptr<ChatTemplate>>;
   return guarded(
-      ErrorCode::kNotSupported, "the model's chat template cannot be used", [&]() -> Made {
+      ErrorCode::kNotSupported, "the model's chat template cannot be used", "", [&]() -> Made {
         // llama.cpp's own reader mends a few published templates.
         const common_chat_templates_ptr templates = common_chat_templates_init(model, "");
         const llama_vocab* vocab = llama_model_get_vocab(model);
-        return create_from_source(common_chat_templates_source(templates.get()),
-                                  token_text(vocab, llama_vocab_bos(vocab)),
-                                  token_text(vocab, llama_vocab_eos(vocab)));
+        const std::string bos = token_text(vocab, llama_vocab_bos(vocab));
+        const std::string eos = token_text(vocab, llama_vocab_eos(vocab));
+        GRAFT_ASSIGN_OR_RETURN(
+            auto made, create_from_source(common_chat_templates_source(templates.get()), bos, eos));
+        const std::string tool_use = common_chat_templates_source(templates.get(), "tool_use");
+        if (!tool_use.empty()) made->tool_use_ = analyse(tool_use, bos, eos);
+        return made;
       });
 }
 
 Result<std::unique_ptr<ChatTemplate>> ChatTemplate::create_from_source(
     const std::string& source, const std::string& bos_token, const std::string& eos_token) {
   using Made = Result<std::unique_ptr<ChatTemplate>>;
-  return guarded(ErrorCode::kNotSupported, "the chat template cannot be used", [&]() -> Made {
-    std::unique_ptr<Analysed> analysed(
-        new Analysed{.source = common_chat_template(source, bos_token, eos_token)});
-    chat_template_caps& caps = analysed->source.caps;
-    caps.supports_string_content = caps.supports_string_content || prints_strings(analysed->source);
-    // gpt-oss is the family that tells developer from system.
-    analysed->renames_developer = source.find("<|channel|>") == std::string::npos;
-    return std::unique_ptr<ChatTemplate>(new ChatTemplate(std::move(analysed)));
+  return guarded(ErrorCode::kNotSupported, "the chat template cannot be used", "", [&]() -> Made {
+    return std::unique_ptr<ChatTemplate>(new ChatTemplate(analyse(source, bos_token, eos_token)));
   });
 }
 
-bool ChatTemplate::supports_tools() const { return analysed_->source.caps.supports_tools; }
+const AnalysedTemplate& ChatTemplate::for_tools() const {
+  return tool_use_ != nullptr ? *tool_use_ : *analysed_;
+}
+
+bool ChatTemplate::supports_tools() const { return for_tools().writes_tools; }
 
 Result<RenderedPrompt> ChatTemplate::render(const std::string& messages_json,
                                             const RenderOptions& options) const {
-  GRAFT_RETURN_IF_ERROR(check_messages_json(messages_json));
-  return guarded(
-      ErrorCode::kInvalidArgument, "the chat template refused the messages",
-      [&]() -> Result<RenderedPrompt> {
-        auto messages = common_chat_msgs_parse_oaicompat(common_json::parse(messages_json));
-        if (messages.empty()) {
-          return invalid_argument("messages must not be empty", "messages");
-        }
-        std::string beginning;  // of the answer
-        if (options.continue_final_message) {
-          beginning = content_text(messages.back());
-          messages.pop_back();
-        }
-        for (common_chat_msg& message : messages) {
-          if (analysed_->renames_developer && message.role == "developer") {
-            message.role = "system";
-          }
-        }
-        if (!analysed_->source.caps.supports_system_role) {
-          fold_system(messages);
-        }
-        const common_json json = to_template_json(messages, analysed_->source.caps);
-        RenderedPrompt prompt{run(analysed_->source, json,
-                                  options.add_generation_prompt || options.continue_final_message)};
-        if (!beginning.empty()) {
-          prompt.parts.push_back({std::move(beginning), true});
-        }
-        return prompt;
-      });
+  ChatRequest request;
+  request.messages_json = messages_json;
+  request.options = options;
+  GRAFT_ASSIGN_OR_RETURN(RenderedChat chat, render(request));
+  return std::move(chat.prompt);
+}
+
+Result<RenderedChat> ChatTemplate::render(const ChatRequest& request) const {
+  GRAFT_RETURN_IF_ERROR(check_json_text(request.messages_json, "messages"));
+  GRAFT_RETURN_IF_ERROR(check_json_text(request.tools_json, "tools"));
+  const bool has_tools = !request.tools_json.empty() && request.tool_choice != ToolChoice::kNone;
+  const AnalysedTemplate& analysed = has_tools ? for_tools() : *analysed_;
+  return guarded(ErrorCode::kInvalidArgument, "the chat template refused the messages", "messages",
+                 [&]() -> Result<RenderedChat> { return render_request(request, analysed); });
 }
 
 }  // namespace graft

@@ -66,6 +66,12 @@ Result<std::vector<TokenId>> tokenize(const Vocabulary& vocabulary, const Render
                                 " bytes; the limit is " + std::to_string(kMaxTextBytes),
                             "messages");
   }
+  if (!allow_special_in_input && vocabulary.special_text().occurs_in(prompt.request_text)) {
+    return invalid_argument(
+        "the messages hold the text of a control token, which this model's chat template cannot "
+        "keep apart from its own",
+        "messages");
+  }
   std::vector<PromptPart> pieces;
   if (allow_special_in_input) {
     pieces.push_back({text, false});
