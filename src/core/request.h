@@ -73,6 +73,8 @@ struct GenerationRequest {
   std::optional<Pooling> embedding = {};  // the answer is an embedding; max_tokens must be 0
   PrefixCacheRules prefix_cache;
   bool shows_special = false;  // control tokens are part of the answer's text
+  // Control tokens whose text is part of the answer: the marks of a tool call, say.
+  std::vector<TokenId> shown_tokens = {};
 };
 
 }  // namespace graft

@@ -14,6 +14,7 @@
 #include "core/request.h"
 #include "metrics/serving_counters.h"
 #include "modules/module_version.h"
+#include "text/answer_format.h"
 #include "text/constraint.h"
 
 namespace graft {
@@ -27,6 +28,10 @@ struct Submission {
   // Tries a module before it is announced: admitted before others, whatever the queue's limit, and
   // counted nowhere.
   bool is_trial = false;
+  // The constraint has seen this text before the answer begins; or, with triggers, it starts where
+  // the first of them completes, and until then the answer is free.
+  std::string constraint_prefix = {};
+  std::vector<GrammarTrigger> constraint_triggers = {};
 };
 
 class GenerationService {

@@ -30,9 +30,7 @@ Result<std::unique_ptr<LiveRequest>> LiveRequest::create(Submission submission,
   GRAFT_ASSIGN_OR_RETURN(request->sampler_,
                          Sampler::create(request->submission_.request.sampling, vocabulary.size()));
   request->plan_report();
-  if (request->submission_.constraint != nullptr) {
-    request->constraint_ = std::make_unique<ConstraintState>(request->submission_.constraint);
-  }
+  GRAFT_RETURN_IF_ERROR(request->start_constraint());
   // Penalties look back over the prompt too, as llama.cpp's programs do.
   for (const TokenId token : request->tokens_) request->sampler_->accept(token);
   return request;
@@ -109,6 +107,26 @@ void LiveRequest::plan_report() {
     scores_.emplace(request.prompt, *request.n_prompt_logprobs, vocabulary_);
   }
   if (request.embedding) embedding_.emplace(*request.embedding, n_tokens());
+}
+
+Status LiveRequest::start_constraint() {
+  if (submission_.constraint == nullptr) return {};
+  if (!submission_.constraint_triggers.empty()) {
+    GRAFT_ASSIGN_OR_RETURN(trigger_, TriggerFinder::create(submission_.constraint_triggers));
+    return {};
+  }
+  constraint_ = std::make_unique<ConstraintState>(submission_.constraint);
+  return constraint_->accept_text(submission_.constraint_prefix);
+}
+
+// A token may hold more than the trigger's end. If that does not fit, the answer stays free.
+void LiveRequest::look_for_trigger(std::string_view piece) {
+  const std::optional<std::string> begun = trigger_->push(piece);
+  if (!begun) return;
+  auto state = std::make_unique<ConstraintState>(submission_.constraint);
+  if (!state->accept_text(*begun)) return;
+  constraint_ = std::move(state);
+  trigger_.reset();
 }
 
 void LiveRequest::plan_attachments() {
@@ -255,7 +273,12 @@ void LiveRequest::commit_choice() {
   sampler_->accept(token);
   tokens_.push_back(token);
   TokenOutput output = describe(*choice);
-  output.text = decoder_.push(vocabulary_.visible_piece(token, submission_.request.shows_special));
+  const auto& shown = submission_.request.shown_tokens;
+  const bool is_shown = submission_.request.shows_special ||
+                        std::find(shown.begin(), shown.end(), token) != shown.end();
+  const std::string_view piece = vocabulary_.visible_piece(token, is_shown);
+  if (trigger_) look_for_trigger(piece);
+  output.text = decoder_.push(piece);
   events_.push_back(std::move(output));
 
   const std::int32_t max_generated = submission_.request.stop.max_tokens;

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,7 @@
 #include "scheduler/prompt_scores.h"
 #include "text/constraint.h"
 #include "text/stream_decoder.h"
+#include "text/trigger_finder.h"
 #include "text/vocabulary.h"
 
 namespace graft {
@@ -137,6 +139,8 @@ class LiveRequest {
   LiveRequest(Submission submission, const Vocabulary& vocabulary, std::int32_t max_tokens,
               StreamDecoder decoder);
   void plan_attachments();
+  Status start_constraint();
+  void look_for_trigger(std::string_view piece);
   void plan_report();
   Status check() const;
   Status check_report() const;
@@ -156,6 +160,7 @@ class LiveRequest {
   PrefixKey prefix_key_;
   std::unique_ptr<Sampler> sampler_;
   std::unique_ptr<ConstraintState> constraint_;  // null: any text
+  std::optional<TriggerFinder> trigger_;         // where constraint_ starts
   StreamDecoder decoder_;
   std::optional<PromptScores> scores_;
   std::optional<PromptEmbedding> embedding_;

@@ -120,6 +120,41 @@ TEST_F(ConstrainedLoopTest, TheEndOfTheGrammarAndTheStopRules) {
   EXPECT_GE(ended_by_length.text.size(), 12U);
 }
 
+// The model counts on from "abc": "defghi...". What a token holds behind the trigger must fit.
+TEST_F(ConstrainedLoopTest, StartsAtATriggerAndBehindAPrefix) {
+  ServingRig rig(*model_, small());
+  const auto ask_with = [&](const std::string& grammar, std::string prefix,
+                            std::vector<GrammarTrigger> triggers) {
+    Submission submission;
+    submission.request = ask_for(0, 1, 40);
+    submission.constraint = compile({.kind = Kind::kGrammar, .text = grammar});
+    submission.constraint_prefix = std::move(prefix);
+    submission.constraint_triggers = std::move(triggers);
+    const auto sink = std::make_shared<CollectingSink>();
+    submission.sink = sink;
+    EXPECT_TRUE(rig.loop().submit(std::move(submission)));
+    return sink->wait().text;
+  };
+  const std::string alphabet = "defghijklmnopqrstuvwxyz";
+  EXPECT_EQ(ask_with("root ::= \"gh\" [A-Z] \".\"", "", {{"gh", false}}).substr(0, 5), "defgh");
+  EXPECT_TRUE(std::regex_match(ask_with("root ::= \"gh\" [A-Z] \".\"", "", {{"gh", false}}),
+                               std::regex("defgh[A-Z]\\.")));
+  EXPECT_EQ(ask_with("root ::= \"gh\" [A-Z]", "", {{"never", false}}), alphabet);
+  // The grammar does not begin with its trigger: the answer stays free.
+  EXPECT_EQ(ask_with("root ::= \"x\"", "", {{"gh", false}}), alphabet);
+  EXPECT_EQ(ask_with("root ::= \"end of the prompt: \" \"no\"", "end of the prompt: ", {}), "no");
+}
+
+TEST_F(ConstrainedLoopTest, AWrongPrefixIsRefused) {
+  ServingRig rig(*model_, small());
+  Submission submission;
+  submission.request = ask_for(0, 1);
+  submission.constraint = compile({.kind = Kind::kGrammar, .text = "root ::= \"a\""});
+  submission.constraint_prefix = "b";
+  submission.sink = std::make_shared<CollectingSink>();
+  EXPECT_FALSE(rig.loop().submit(std::move(submission)));
+}
+
 // Half of the requests constrained, by turns greedy and drawn: each gets in company, in little
 // memory, what it gets alone.
 TEST_F(ConstrainedLoopTest, CompanyAndPreemptionChangeNothing) {
