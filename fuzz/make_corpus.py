@@ -113,6 +113,22 @@ item ::= [^a-c\\]\\x41]? ("x" | "y")* <[3]>? .
     full = {"name": "b", "sha256": "1" * 64, "tenant": "t", "role": "admin", "modules": ["x/*", "y"],
             "max_concurrent": 4, "requests_per_minute": 60, "tokens_per_minute": 1000}
     write("fuzz_key_file", "both", f"# keys\n\n{json.dumps(key)}\n{json.dumps(full)}\n".encode())
+    tools = json.dumps([{"type": "function", "function": {
+        "name": "get", "description": "Gets.", "parameters": {
+            "type": "object", "properties": {"key": {"type": "string"}, "n": {"type": "integer"}},
+            "required": ["key"]}}}])
+    call = '<tool_call>\n{"name": "get", "arguments": {"key": "a", "n": [1, {"x": 2}]}}\n</tool_call>'
+    messages = json.dumps([
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "", "tool_calls": [{
+            "id": "1", "type": "function", "function": {"name": "get", "arguments": "{\"key\":1}"}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "A"}])
+    for name, parts in {"call": (tools, "", "", "", "Well. " + call),
+                        "named": (tools, "", "", "get", call + call),
+                        "history": (tools, '{"enable_thinking":false}', messages, "", "text"),
+                        "keywords": (tools, '{"style":"x","reasoning_effort":"low"}', "", "", call[:40]),
+                        "deep": (tools, "", "", "", call[:50] + "[" * 300)}.items():
+        write("fuzz_chat_tools", name, b"\xff".join(part.encode() for part in parts))
 
 
 if __name__ == "__main__":

@@ -81,7 +81,65 @@ std::string token_array(std::span<const TokenId> tokens) {
 }
 
 const char* finish_reason_name(FinishReason reason) {
-  return reason == FinishReason::kLength ? "length" : "stop";
+  switch (reason) {
+    case FinishReason::kLength: return "length";
+    case FinishReason::kToolCalls: return "tool_calls";
+    case FinishReason::kStop:
+    case FinishReason::kCancelled: break;
+  }
+  return "stop";
+}
+
+namespace {
+
+void append_call(std::string& out, const ToolCallDelta& step) {
+  out += R"({"index":)" + std::to_string(step.index);
+  if (step.is_first) {
+    out += R"(,"id":)";
+    append_json_string(out, step.call.id);
+    out += R"(,"type":"function")";
+  }
+  out += R"(,"function":{)";
+  if (step.is_first) {
+    out += R"("name":)";
+    append_json_string(out, step.call.name);
+    out.push_back(',');
+  }
+  out += R"("arguments":)";
+  append_json_string(out, step.call.arguments);
+  out += "}}";
+}
+
+}  // namespace
+
+void append_delta_members(std::string& out, const ChatDelta& delta) {
+  const std::size_t begin = out.size();
+  const auto member = [&](const char* name) {
+    if (out.size() > begin) out.push_back(',');
+    out += name;
+  };
+  if (!delta.reasoning.empty()) {
+    member(R"("reasoning_content":)");
+    append_json_string(out, delta.reasoning);
+  }
+  if (!delta.content.empty()) {
+    member(R"("content":)");
+    append_json_string(out, delta.content);
+  }
+  if (delta.tool_calls.empty()) return;
+  member(R"("tool_calls":[)");
+  for (std::size_t i = 0; i < delta.tool_calls.size(); ++i) {
+    if (i > 0) out.push_back(',');
+    append_call(out, delta.tool_calls[i]);
+  }
+  out.push_back(']');
+}
+
+void append_choice_error(std::string& out, const std::string& message) {
+  if (message.empty()) return;
+  out += R"(,"error":{"message":)";
+  append_json_string(out, message);
+  out += R"(,"type":"invalid_output","param":null,"code":"output_not_parsed"})";
 }
 
 }  // namespace graft::api

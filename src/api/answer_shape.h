@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/generation_call.h"
+#include "core/chat_message.h"
 #include "core/event.h"
 #include "modules/module_version.h"
 
@@ -58,5 +59,11 @@ std::string timings_object(const Finished& event);
 // [1,2,3]
 std::string token_array(std::span<const TokenId> tokens);
 const char* finish_reason_name(FinishReason reason);
+
+// The members of a delta or of a message, without braces: reasoning_content, content, tool_calls;
+// those that `delta` has.
+void append_delta_members(std::string& out, const ChatDelta& delta);
+// `,"error":{...}` of a choice whose text could not be parsed to its end, or nothing.
+void append_choice_error(std::string& out, const std::string& message);
 
 }  // namespace graft::api

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "api/choice_output.h"
 #include "api/errors.h"
 #include "core/event.h"
 
@@ -28,8 +29,22 @@ class AnswerWriter {
   // Only in answers that report on their prompt.
   virtual void append(std::string& /*out*/, std::int32_t /*choice*/,
                       const PromptScored& /*event*/) {}
-  virtual void append(std::string& out, std::int32_t choice, const TokenOutput& event) = 0;
-  virtual void append(std::string& out, std::int32_t choice, const Finished& event) = 0;
+  // `delta`: what the message grew by. `end`: what it grew by at last, and how it ended.
+  virtual void append(std::string& out, std::int32_t choice, const TokenOutput& event,
+                      const ChatDelta& delta) = 0;
+  virtual void append(std::string& out, std::int32_t choice, const Finished& event,
+                      const ChoiceEnd& end) = 0;
+
+  // The same where all text is content.
+  void append(std::string& out, std::int32_t choice, const TokenOutput& event) {
+    append(out, choice, event, ChatDelta{.reasoning = {}, .content = event.text, .tool_calls = {}});
+  }
+  void append(std::string& out, std::int32_t choice, const Finished& event) {
+    ChoiceEnd end;
+    end.rest.content = event.text;
+    end.reason = event.reason;
+    append(out, choice, event, end);
+  }
 
   // The answer when all fails before its first byte.
   virtual HttpResponse error_answer(const ApiError& error) const { return error_response(error); }

@@ -33,10 +33,19 @@ void EventStream::end_chunk(std::string& out, bool with_graft, const std::string
   out += more + "}\n\n";
 }
 
-void EventStream::append_text(std::string& out, const std::string& text) const {
-  out += shape_.chat ? R"(,"delta":{"content":)" : R"(,"text":)";
-  append_json_string(out, text);
-  if (shape_.chat) out.push_back('}');
+void EventStream::append_delta(std::string& out, const ChatDelta& delta) const {
+  if (!shape_.chat) {
+    out += R"(,"text":)";
+    append_json_string(out, delta.content);
+    return;
+  }
+  out += R"(,"delta":{)";
+  if (delta.empty()) {
+    out += R"("content":"")";
+  } else {
+    append_delta_members(out, delta);
+  }
+  out.push_back('}');
 }
 
 std::string EventStream::usage() const {
@@ -65,7 +74,7 @@ void EventStream::append(std::string& out, std::int32_t choice, const Started& e
 void EventStream::append_prompt(std::string& out, std::int32_t choice) const {
   if (!shape_.report.token_ids && shape_.echoed.empty()) return;
   begin_chunk(out, choice);
-  append_text(out, shape_.echo_of(static_cast<std::size_t>(choice)));
+  out += R"(,"text":)" + json_string(shape_.echo_of(static_cast<std::size_t>(choice)));
   if (shape_.report.token_ids) {
     const auto prompt = static_cast<std::size_t>(choice / shape_.n_per_prompt);
     out += R"(,"prompt_token_ids":)" + token_array(shape_.prompt_token_ids[prompt]);
@@ -80,19 +89,19 @@ void EventStream::append(std::string& out, std::int32_t choice, const PromptScor
   CompletionLogprobs& logprobs = choices_[static_cast<std::size_t>(choice)].logprobs;
   for (const PromptToken& token : event.tokens) logprobs.add(token, shape_.n_logprobs);
   begin_chunk(out, choice);
-  append_text(out, "");
-  out += R"(,"logprobs":)" + logprobs.take() + R"(,"finish_reason":null)";
+  out += R"(,"text":"","logprobs":)" + logprobs.take() + R"(,"finish_reason":null)";
   end_chunk(out, false);
 }
 
-void EventStream::append(std::string& out, std::int32_t choice, const TokenOutput& event) {
+void EventStream::append(std::string& out, std::int32_t choice, const TokenOutput& event,
+                         const ChatDelta& delta) {
   Choice& state = choices_[static_cast<std::size_t>(choice)];
   ++state.n_tokens;
-  // A token that is part of a character has nothing to show yet.
+  // A token that is part of a character or of a mark has nothing to show yet.
   const bool with_token = (shape_.report.token_ids || shape_.report.tokens) && !event.ends;
-  if (event.text.empty() && !shape_.logprobs && !with_token) return;
+  if (delta.empty() && !shape_.logprobs && !with_token) return;
   begin_chunk(out, choice);
-  append_text(out, event.text);
+  append_delta(out, delta);
   out += R"(,"logprobs":)";
   if (!shape_.logprobs) {
     out += "null";
@@ -114,20 +123,22 @@ void EventStream::append(std::string& out, std::int32_t choice, const TokenOutpu
   end_chunk(out, false);
 }
 
-void EventStream::append(std::string& out, std::int32_t choice, const Finished& event) {
+void EventStream::append(std::string& out, std::int32_t choice, const Finished& event,
+                         const ChoiceEnd& end) {
   choices_[static_cast<std::size_t>(choice)].n_tokens = event.n_generated_tokens;
   choices_[static_cast<std::size_t>(choice)].n_cached = event.n_cached_tokens;
-  if (!event.text.empty()) {
+  if (!end.rest.empty()) {
     begin_chunk(out, choice);
-    append_text(out, event.text);
+    append_delta(out, end.rest);
     out += R"(,"logprobs":null,"finish_reason":null)";
     end_chunk(out, false);
   }
   begin_chunk(out, choice);
   out += shape_.chat ? R"(,"delta":{})" : R"(,"text":"")";
   out += R"(,"logprobs":null,"finish_reason":")";
-  out += finish_reason_name(event.reason);
+  out += finish_reason_name(end.reason);
   out += "\"";
+  append_choice_error(out, end.error);
   end_chunk(out, true, shape_.report.timings ? R"(,"timings":)" + timings_object(event) : "");
   if (++n_finished_ < shape_.n_choices) return;
   if (shape_.include_usage) {

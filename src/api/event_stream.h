@@ -25,9 +25,12 @@ class EventStream : public AnswerWriter {
 
   void append(std::string& out, std::int32_t choice, const Started& event) override;
   void append(std::string& out, std::int32_t choice, const PromptScored& event) override;
-  void append(std::string& out, std::int32_t choice, const TokenOutput& event) override;
+  void append(std::string& out, std::int32_t choice, const TokenOutput& event,
+              const ChatDelta& delta) override;
   // After the last choice this also writes usage and [DONE].
-  void append(std::string& out, std::int32_t choice, const Finished& event) override;
+  void append(std::string& out, std::int32_t choice, const Finished& event,
+              const ChoiceEnd& end) override;
+  using AnswerWriter::append;
   // The error, then [DONE].
   void append_error(std::string& out, const ApiError& error) override;
 
@@ -42,7 +45,7 @@ class EventStream : public AnswerWriter {
   // `more`: further members of the chunk.
   void end_chunk(std::string& out, bool with_graft, const std::string& more = {}) const;
   void append_prompt(std::string& out, std::int32_t choice) const;
-  void append_text(std::string& out, const std::string& text) const;
+  void append_delta(std::string& out, const ChatDelta& delta) const;
   std::string usage() const;
 
   AnswerShape shape_;

@@ -49,7 +49,7 @@ constexpr Field kFields[] = {
     {"stream", kBoth, kBool, kHonoured},
     {"stream_options", kBoth, kObject, kHonoured},
     {"add_generation_prompt", kChat, kBool, kHonoured},
-    {"tools", kChat, kArray, kHonoured},        // with tool_choice none; see check_tools
+    {"tools", kChat, kArray, kHonoured},
     {"tool_choice", kChat, kAny, kHonoured},
     {"response_format", kBoth, kObject, kHonoured},
     {"grammar", kBoth, kString, kHonoured},
@@ -59,6 +59,11 @@ constexpr Field kFields[] = {
     {"guided_regex", kBoth, kString, kHonoured},
     {"guided_choice", kBoth, kArray, kHonoured},
     {"guided_grammar", kBoth, kString, kHonoured},
+    {"parallel_tool_calls", kChat, kBool, kHonoured},
+    {"functions", kChat, kArray, kHonoured},    // refused with the way out: see parse_tools
+    {"function_call", kChat, kAny, kHonoured},
+    {"chat_template_kwargs", kChat, kObject, kHonoured},
+    {"reasoning_effort", kChat, kString, kHonoured},
 
     {"user", kBoth, kString, kIgnored},
     {"store", kBoth, kBool, kIgnored},
@@ -71,8 +76,6 @@ constexpr Field kFields[] = {
     {"verbosity", kBoth, kString, kIgnored},
     {"modalities", kBoth, kArray, kIgnored},
     {"prediction", kChat, kObject, kIgnored},
-    {"reasoning_effort", kChat, kString, kIgnored},
-    {"parallel_tool_calls", kChat, kBool, kIgnored},
     {"priority", kBoth, kInteger, kIgnored, -kInt32Max, kInt32Max},
     {"cache_salt", kBoth, kString, kHonoured},
     {"cache_prompt", kBoth, kBool, kHonoured},
@@ -80,12 +83,9 @@ constexpr Field kFields[] = {
     {"timings_per_token", kBoth, kBool, kHonoured},
     {"include_stop_str_in_output", kBoth, kBool, kHonoured},
 
-    {"functions", kChat, kArray, kNeutralOnly},
-    {"function_call", kChat, kAny, kNeutralOnly},
     {"audio", kChat, kObject, kNeutralOnly},
     {"continue_final_message", kChat, kBool, kHonoured},
     {"chat_template", kChat, kString, kNeutralOnly},
-    {"chat_template_kwargs", kChat, kObject, kNeutralOnly},
     {"documents", kChat, kArray, kNeutralOnly},
     {"echo", kCompletions, kBool, kHonoured},
     {"echo", kChat, kBool, kNeutralOnly},
@@ -161,10 +161,7 @@ Status check_type(const Field& field, const Json& value) {
 bool is_neutral(const Field& field, const Json& value) {
   if (value.is_boolean()) return !value.get<bool>();
   if (value.is_number()) return value.get<double>() == field.neutral;
-  if (value.is_string()) {
-    const std::string& text = value.get_ref<const std::string&>();
-    return text.empty() || (field.name == "function_call" && text == "none");
-  }
+  if (value.is_string()) return value.get_ref<const std::string&>().empty();
   return value.empty();
 }
 

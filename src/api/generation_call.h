@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "core/request.h"
+#include "text/chat_template.h"
 #include "text/constraint_source.h"
 
 namespace graft::api {
@@ -34,9 +35,16 @@ struct ModelFacts {
 };
 
 struct ChatPrompt {
-  std::string messages_json;  // JSON array: role, content (string or text parts), perhaps name
+  // JSON array: role, content (string or text parts); name, reasoning_content, tool_calls and
+  // tool_call_id where they were given.
+  std::string messages_json;
   bool add_generation_prompt = true;
   bool continue_final_message = false;  // the last message is the beginning of the answer
+  std::string tools_json;               // JSON array in the client's order of keys; "" = no tools
+  ToolChoice tool_choice = ToolChoice::kNone;  // kNone without tools
+  std::string named_tool;                      // the one that must be called, or ""
+  bool parallel_tool_calls = true;
+  std::string template_kwargs_json;  // an object or ""
 };
 
 // A text to be tokenised, or token ids inside the vocabulary.

@@ -23,12 +23,15 @@ const Error* error_of(const Event& event) {
 GenerationExchange::GenerationExchange(GenerationService& service,
                                        std::shared_ptr<EventInbox> inbox,
                                        std::vector<RequestId> ids,
+                                       std::vector<ChoiceOutput> choices,
                                        std::unique_ptr<AnswerWriter> writer,
                                        std::vector<Header> headers)
     : service_(service),
       inbox_(std::move(inbox)),
       ids_(std::move(ids)),
       headers_(std::move(headers)),
+      choices_(std::move(choices)),
+      has_ended_(choices_.size(), false),
       writer_(std::move(writer)) {}
 
 GenerationExchange::~GenerationExchange() {
@@ -72,6 +75,7 @@ Output GenerationExchange::poll(bool idle) {
 }
 
 void GenerationExchange::take_event(Output& output, const ChoiceEvent& event) {
+  if (has_ended_[static_cast<std::size_t>(event.choice)]) return;
   if (const Error* error = error_of(event.event)) return fail(output, *error);
   if (writer_->streams() && !head_sent_) send_head(output);
   if (const auto* started = std::get_if<Started>(&event.event)) {
@@ -79,15 +83,31 @@ void GenerationExchange::take_event(Output& output, const ChoiceEvent& event) {
   } else if (const auto* scored = std::get_if<PromptScored>(&event.event)) {
     writer_->append(output.bytes, event.choice, *scored);
   } else if (const auto* token = std::get_if<TokenOutput>(&event.event)) {
-    writer_->append(output.bytes, event.choice, *token);
+    take_token(output, event.choice, *token);
   } else if (const auto* finished = std::get_if<Finished>(&event.event)) {
-    writer_->append(output.bytes, event.choice, *finished);
+    take_end(output, event.choice, *finished);
   }
   if (writer_->complete()) end(output);
 }
 
+void GenerationExchange::take_token(Output& output, std::int32_t choice, const TokenOutput& event) {
+  const auto index = static_cast<std::size_t>(choice);
+  ChoiceOutput& parsed = choices_[index];
+  writer_->append(output.bytes, choice, event, parsed.take(event));
+  if (!parsed.must_end()) return;
+  service_.cancel(ids_[index]);
+  take_end(output, choice, parsed.ended_early());
+}
+
+void GenerationExchange::take_end(Output& output, std::int32_t choice, const Finished& event) {
+  const auto index = static_cast<std::size_t>(choice);
+  has_ended_[index] = true;
+  writer_->append(output.bytes, choice, event, choices_[index].finish(event));
+}
+
 void GenerationExchange::end(Output& output) {
   done_ = true;
+  inbox_->close();
   if (writer_->streams()) {
     output.end = true;
     return;

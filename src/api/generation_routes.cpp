@@ -89,18 +89,47 @@ AnswerShape make_shape(Service& service, const GenerationCall& call, const Token
   return shape;
 }
 
-// Null if the answer may be any text.
+// Whole answers are parsed in larger pieces: all of their events come at once.
+constexpr std::size_t kWholePieceBytes = 512;
+
+// Mistral's templates take no other ids of calls than nine letters and digits.
+MakeCallId call_ids(IdSource& ids, const AnswerFormat* format) {
+  constexpr std::size_t kShortIdBytes = 9;
+  const bool is_short = format != nullptr && format->short_call_ids;
+  return [&ids, is_short] {
+    return is_short ? ids.next_text("").substr(0, kShortIdBytes) : ids.next_text("call_");
+  };
+}
+
+std::vector<ChoiceOutput> make_choices(Service& service, const GenerationCall& call,
+                                       const BuiltPrompts& prompts) {
+  const ChoiceOutput choice(prompts.format, call_ids(service.ids(), prompts.format.get()),
+                            call.stream ? 1 : kWholePieceBytes);
+  return std::vector<ChoiceOutput>(prompts.tokens.size() * static_cast<std::size_t>(call.n_choices),
+                                   choice);
+}
+
+// Compiles what the request asks for, or what its tools need. Null if the answer may be any text.
 Result<std::shared_ptr<const Constraint>> compile_constraint(const ServiceParts& parts,
-                                                             const GenerationCall& call) {
+                                                             const GenerationCall& call,
+                                                             const BuiltPrompts& prompts) {
   using Compiled = Result<std::shared_ptr<const Constraint>>;
-  if (!call.constraint) return std::shared_ptr<const Constraint>();
+  std::optional<ConstraintSource> source = call.constraint;
+  std::string param = call.constraint_param;
+  if (prompts.format != nullptr && !prompts.format->grammar.empty()) {
+    source = ConstraintSource{.kind = ConstraintSource::Kind::kGrammar,
+                              .text = prompts.format->grammar,
+                              .control_tokens = prompts.shown_tokens};
+    param = "tools";
+  }
+  if (!source) return std::shared_ptr<const Constraint>();
   Compiled compiled = parts.constraints == nullptr
                           ? Compiled(not_supported("constrained answers are not supported"))
-                          : parts.constraints->compile(*call.constraint);
+                          : parts.constraints->compile(*source);
   if (compiled) return compiled;
   Error error = std::move(compiled).error();
-  error.param = call.constraint_param;
-  error.message = "'" + call.constraint_param + "': " + error.message + ".";
+  error.param = param;
+  error.message = "'" + param + "': " + error.message + ".";
   return error;
 }
 
@@ -110,12 +139,18 @@ std::optional<std::int32_t> n_prompt_logprobs(const GenerationCall& call) {
   return std::max(*call.sampling.n_logprobs, call.n_prompt_logprobs.value_or(0));
 }
 
-Submission make_submission(const GenerationCall& call, std::vector<TokenId> prompt,
+Submission make_submission(const GenerationCall& call, const BuiltPrompts& prompts,
                            std::int32_t choice) {
   Submission submission;
-  submission.request.prompt = std::move(prompt);
+  submission.request.prompt = prompts.tokens[static_cast<std::size_t>(choice / call.n_choices)];
+  submission.request.shown_tokens = prompts.shown_tokens;
   submission.request.sampling = call.sampling;
   submission.request.stop = call.stop;
+  if (prompts.format != nullptr) {
+    std::vector<std::string>& stops = submission.request.stop.strings;
+    const auto& own = prompts.format->stop_strings;
+    stops.insert(stops.end(), own.begin(), own.end());
+  }
   submission.request.prefix_cache = call.prefix_cache;
   submission.request.shows_special = call.shows_special;
   submission.request.n_prompt_logprobs = n_prompt_logprobs(call);
@@ -131,18 +166,20 @@ Submission make_submission(const GenerationCall& call, std::vector<TokenId> prom
 // prompt are a group, whose prompt is computed once. `common` has what all choices share,
 // attachments and constraint.
 Result<std::vector<RequestId>> submit_all(const RouteCall& route, const GenerationCall& call,
-                                          const TokenLists& prompts, const Submission& common,
+                                          const BuiltPrompts& prompts, const Submission& common,
                                           const std::shared_ptr<EventInbox>& inbox) {
   Service& service = route.service;
   std::vector<RequestId> ids;
   std::int32_t choice = 0;
-  for (const auto& prompt : prompts) {
+  for (std::size_t prompt = 0; prompt < prompts.tokens.size(); ++prompt) {
     std::vector<Submission> group;
     for (std::int32_t i = 0; i < call.n_choices; ++i, ++choice) {
-      Submission submission = make_submission(call, prompt, choice);
+      Submission submission = make_submission(call, prompts, choice);
       submission.request.id = service.ids().next_number();
       submission.attachments = common.attachments;
       submission.constraint = common.constraint;
+      submission.constraint_prefix = common.constraint_prefix;
+      submission.constraint_triggers = common.constraint_triggers;
       submission.sink =
           std::make_shared<LineSink>(route.line, std::make_shared<ChoiceSink>(inbox, choice));
       ids.push_back(submission.request.id);
@@ -200,23 +237,30 @@ std::optional<HttpResponse> refuse_media_type(const HttpRequest& request) {
                                  "", "unsupported_media_type"});
 }
 
-Result<TokenLists> tokenize(const PromptBuilder& builder, const GenerationCall& call) {
-  TokenLists prompts;
+Result<BuiltPrompts> build_prompts(const PromptBuilder& builder, const GenerationCall& call) {
+  BuiltPrompts prompts;
   if (call.chat) {
-    GRAFT_ASSIGN_OR_RETURN(auto tokens, builder.from_messages(*call.chat));
-    prompts.push_back(std::move(tokens));
+    GRAFT_ASSIGN_OR_RETURN(BuiltChat chat, builder.from_chat(*call.chat));
+    prompts.tokens.push_back(std::move(chat.tokens));
+    prompts.format = std::move(chat.format);
+    prompts.shown_tokens = std::move(chat.shown_tokens);
     return prompts;
   }
   for (const TextPrompt& prompt : call.prompts) {
     if (const auto* text = std::get_if<std::string>(&prompt)) {
       GRAFT_ASSIGN_OR_RETURN(auto tokens,
                              builder.tokenize(*text, {.add_special = call.add_special}));
-      prompts.push_back(std::move(tokens));
+      prompts.tokens.push_back(std::move(tokens));
     } else {
-      prompts.push_back(std::get<std::vector<TokenId>>(prompt));
+      prompts.tokens.push_back(std::get<std::vector<TokenId>>(prompt));
     }
   }
   return prompts;
+}
+
+Result<TokenLists> tokenize(const PromptBuilder& builder, const GenerationCall& call) {
+  GRAFT_ASSIGN_OR_RETURN(BuiltPrompts prompts, build_prompts(builder, call));
+  return std::move(prompts.tokens);
 }
 
 void truncate(TokenLists& prompts, const GenerationCall& call, const ModelFacts& facts) {
@@ -235,29 +279,35 @@ Answer generate(const RouteCall& route, GenerationCall call, const WriterFactory
   if (auto* answer = std::get_if<Answer>(&chosen)) return std::move(*answer);
   const Resolution& resolution = std::get<Resolution>(chosen);
   describe(*route.line, resolution, call, service.parts().observation.log_prompts);
-  auto constraint = compile_constraint(service.parts(), call);
-  if (!constraint) return error_response(constraint.error());
-  auto prompts = tokenize(service.parts().prompts, call);
+  auto prompts = build_prompts(service.parts().prompts, call);
   if (!prompts) return error_response(prompts.error());
-  truncate(*prompts, call, service.parts().facts);
+  truncate(prompts->tokens, call, service.parts().facts);
   if (const Status banned = ban_words(service.parts().prompts, call); !banned) {
     return error_response(banned.error());
   }
-  if (const auto error =
-          check_lengths(*prompts, call.stop.max_tokens == 0 ? 0 : 1, service.parts().facts)) {
+  if (const auto error = check_lengths(prompts->tokens, call.stop.max_tokens == 0 ? 0 : 1,
+                                       service.parts().facts)) {
     return error_response(*error);
   }
+  auto constraint = compile_constraint(service.parts(), call, *prompts);
+  if (!constraint) return error_response(constraint.error());
   InboxLimits limits;
   limits.wake_on_tokens = call.stream;
   const auto inbox = std::make_shared<EventInbox>(limits, route.waker);
   Submission common;
   common.attachments = resolution.attachments;
   common.constraint = std::move(*constraint);
+  if (prompts->format != nullptr) {
+    common.constraint_prefix = prompts->format->grammar_prefix;
+    common.constraint_triggers = prompts->format->triggers;
+  }
   auto ids = submit_all(route, call, *prompts, common, inbox);
   if (!ids) return error_response(ids.error());
   return std::make_shared<GenerationExchange>(
       service.parts().generation, inbox, std::move(ids).value(),
-      make_writer(make_shape(service, call, *prompts, resolution)), answer_headers(route, common));
+      make_choices(service, call, *prompts),
+      make_writer(make_shape(service, call, prompts->tokens, resolution)),
+      answer_headers(route, common));
 }
 
 namespace {

@@ -23,7 +23,16 @@ using WriterFactory = std::function<std::unique_ptr<AnswerWriter>(AnswerShape)>;
 // send it without asking.
 std::optional<HttpResponse> refuse_media_type(const HttpRequest& request);
 
-// The call's prompts in tokens, perhaps empty or too long.
+// What the prompts of a call were made into.
+struct BuiltPrompts {
+  TokenLists tokens;                           // perhaps empty or too long
+  std::shared_ptr<const AnswerFormat> format;  // chat only: how the answer is written
+  std::vector<TokenId> shown_tokens;           // control tokens that are part of the format
+};
+
+Result<BuiltPrompts> build_prompts(const PromptBuilder& builder, const GenerationCall& call);
+
+// The tokens alone.
 Result<TokenLists> tokenize(const PromptBuilder& builder, const GenerationCall& call);
 
 // What `truncate_prompt_tokens` leaves: the end of each prompt.

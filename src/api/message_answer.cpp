@@ -30,15 +30,29 @@ void begin_event(std::string& out, const char* type) {
 void end_event(std::string& out) { out += "}\n\n"; }
 
 // "stop_reason":...,"stop_sequence":...
-void append_reason(std::string& out, const Finished& event) {
+void append_reason(std::string& out, const Finished& event, const ChoiceEnd& end) {
   out += R"("stop_reason":")";
-  if (event.reason == FinishReason::kLength) {
+  if (end.reason == FinishReason::kToolCalls) {
+    out += R"(tool_use","stop_sequence":null)";
+  } else if (event.reason == FinishReason::kLength) {
     out += R"(max_tokens","stop_sequence":null)";
   } else if (event.stop_string.empty()) {
     out += R"(end_turn","stop_sequence":null)";
   } else {
     out += R"(stop_sequence","stop_sequence":)" + json_string(event.stop_string);
   }
+}
+
+// {"type":"tool_use",... without closing brace.
+std::string begin_tool_use(const ToolCall& call) {
+  return R"({"type":"tool_use","id":)" + json_string(call.id) + R"(,"name":)" +
+         json_string(call.name);
+}
+
+// Arguments as the object that clients expect; those of a call that was cut off are none.
+std::string input_object(const std::string& arguments) {
+  const bool is_whole = arguments.starts_with('{') && Json::accept(arguments);
+  return is_whole ? arguments : R"({"partial_json":)" + json_string(arguments) + "}";
 }
 
 // What came from the cache is counted beside `input_tokens`, not in it.
@@ -54,6 +68,26 @@ void append_usage(std::string& out, const AnswerShape& shape, std::int64_t n_cac
 void begin_message(std::string& out, const AnswerShape& shape) {
   out += R"({"id":)" + json_string(shape.id) + R"(,"type":"message","role":"assistant","model":)" +
          json_string(shape.model);
+}
+
+// The blocks of a whole message, comma separated.
+void append_blocks(std::string& out, const ChatMessage& message) {
+  const std::size_t begin = out.size();
+  const auto next = [&] {
+    if (out.size() > begin) out.push_back(',');
+  };
+  if (!message.reasoning.empty()) {
+    out += R"({"type":"thinking","thinking":)" + json_string(message.reasoning) +
+           R"(,"signature":""})";
+  }
+  if (!message.content.empty()) {
+    next();
+    out += R"({"type":"text","text":)" + json_string(message.content) + "}";
+  }
+  for (const ToolCall& call : message.tool_calls) {
+    next();
+    out += begin_tool_use(call) + R"(,"input":)" + input_object(call.arguments) + "}";
+  }
 }
 
 HttpResponse error_answer_in_shape(const ApiError& error, const std::string& request_id) {
@@ -86,36 +120,63 @@ void MessageStream::append(std::string& out, std::int32_t, const Started& event)
   end_event(out);
 }
 
-void MessageStream::append_text(std::string& out, const std::string& text) {
-  if (text.empty()) return;
-  if (!std::exchange(in_text_, true)) {
-    begin_event(out, "content_block_start");
-    out += R"(,"index":0,"content_block":{"type":"text","text":""})";
-    end_event(out);
-  }
+void MessageStream::enter(std::string& out, Block block, const std::string& start) {
+  if (block_ == block && block != Block::kTool) return;
+  leave(out);
+  block_ = block;
+  begin_event(out, "content_block_start");
+  out += R"(,"index":)" + std::to_string(n_blocks_++) + R"(,"content_block":)" + start;
+  end_event(out);
+}
+
+void MessageStream::leave(std::string& out) {
+  if (std::exchange(block_, Block::kNone) == Block::kNone) return;
+  begin_event(out, "content_block_stop");
+  out += R"(,"index":)" + std::to_string(n_blocks_ - 1);
+  end_event(out);
+}
+
+void MessageStream::append_piece(std::string& out, const char* type, const char* member,
+                                 const std::string& text) const {
   begin_event(out, "content_block_delta");
-  out += R"(,"index":0,"delta":{"type":"text_delta","text":)";
+  out += R"(,"index":)" + std::to_string(n_blocks_ - 1) + R"(,"delta":{"type":")" + type + "\",\"" +
+         member + "\":";
   append_json_string(out, text);
   out += "}";
   end_event(out);
 }
 
-void MessageStream::append(std::string& out, std::int32_t, const TokenOutput& event) {
-  append_text(out, event.text);
+void MessageStream::append_delta(std::string& out, const ChatDelta& delta) {
+  if (!delta.reasoning.empty()) {
+    enter(out, Block::kThinking, R"({"type":"thinking","thinking":"","signature":""})");
+    append_piece(out, "thinking_delta", "thinking", delta.reasoning);
+  }
+  if (!delta.content.empty()) {
+    enter(out, Block::kText, R"({"type":"text","text":""})");
+    append_piece(out, "text_delta", "text", delta.content);
+  }
+  for (const ToolCallDelta& step : delta.tool_calls) {
+    if (step.is_first) enter(out, Block::kTool, begin_tool_use(step.call) + R"(,"input":{}})");
+    if (step.call.arguments.empty()) continue;
+    append_piece(out, "input_json_delta", "partial_json", step.call.arguments);
+  }
 }
 
-void MessageStream::append(std::string& out, std::int32_t, const Finished& event) {
-  append_text(out, event.text);
-  if (in_text_) {
-    begin_event(out, "content_block_stop");
-    out += R"(,"index":0)";
-    end_event(out);
-  }
+void MessageStream::append(std::string& out, std::int32_t, const TokenOutput&,
+                           const ChatDelta& delta) {
+  append_delta(out, delta);
+}
+
+void MessageStream::append(std::string& out, std::int32_t, const Finished& event,
+                           const ChoiceEnd& end) {
+  append_delta(out, end.rest);
+  leave(out);
   begin_event(out, "message_delta");
   out += R"(,"delta":{)";
-  append_reason(out, event);
+  append_reason(out, event, end);
   out += "},";
   append_usage(out, shape_, event.n_cached_tokens, event.n_generated_tokens);
+  append_choice_error(out, end.error);
   end_event(out);
   begin_event(out, "message_stop");
   end_event(out);
@@ -141,23 +202,21 @@ WholeMessage::WholeMessage(AnswerShape shape, std::string request_id)
 
 void WholeMessage::append(std::string&, std::int32_t, const Started&) {}
 
-void WholeMessage::append(std::string&, std::int32_t, const TokenOutput& event) {
-  text_ += event.text;
+void WholeMessage::append(std::string&, std::int32_t, const TokenOutput&, const ChatDelta& delta) {
+  graft::append(message_, delta);
 }
 
-void WholeMessage::append(std::string& out, std::int32_t, const Finished& event) {
-  text_ += event.text;
+void WholeMessage::append(std::string& out, std::int32_t, const Finished& event,
+                          const ChoiceEnd& end) {
+  graft::append(message_, end.rest);
   begin_message(out, shape_);
   out += R"(,"content":[)";
-  if (!text_.empty()) {
-    out += R"({"type":"text","text":)";
-    append_json_string(out, text_);
-    out += "}";
-  }
+  append_blocks(out, message_);
   out += "],";
-  append_reason(out, event);
+  append_reason(out, event, end);
   out.push_back(',');
   append_usage(out, shape_, event.n_cached_tokens, event.n_generated_tokens);
+  append_choice_error(out, end.error);
   out += R"(,"graft":)" + shape_.graft_json + "}";
   complete_ = true;
 }

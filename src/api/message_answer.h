@@ -2,8 +2,9 @@
 // one object that clients get without streaming. Both have one choice. Used by one strand.
 //
 // Order of the events: message_start; content_block_start, content_block_delta ...,
-// content_block_stop for each block; message_delta with the reason of the end; message_stop. A
-// block of text begins with its first character, so an empty answer has no block.
+// content_block_stop for each block; message_delta with the reason of the end; message_stop. Blocks
+// are of thinking, text or one tool call each. A block begins with its first character, so an empty
+// answer has none.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 
 #include "api/answer_shape.h"
 #include "api/answer_writer.h"
+#include "core/chat_message.h"
 #include "core/event.h"
 
 namespace graft::api {
@@ -26,18 +28,29 @@ class MessageStream : public AnswerWriter {
   bool streams() const override { return true; }
   bool complete() const override { return complete_; }
   void append(std::string& out, std::int32_t choice, const Started& event) override;
-  void append(std::string& out, std::int32_t choice, const TokenOutput& event) override;
-  void append(std::string& out, std::int32_t choice, const Finished& event) override;
+  void append(std::string& out, std::int32_t choice, const TokenOutput& event,
+              const ChatDelta& delta) override;
+  void append(std::string& out, std::int32_t choice, const Finished& event,
+              const ChoiceEnd& end) override;
+  using AnswerWriter::append;
   HttpResponse error_answer(const ApiError& error) const override;
   void append_error(std::string& out, const ApiError& error) override;
   void append_ping(std::string& out) override;
 
  private:
-  void append_text(std::string& out, const std::string& text);
+  enum class Block { kNone, kThinking, kText, kTool };
+
+  void append_delta(std::string& out, const ChatDelta& delta);
+  void append_piece(std::string& out, const char* type, const char* member,
+                    const std::string& text) const;
+  // `start`: the block as it begins. A block of this kind goes on, unless it is a tool's.
+  void enter(std::string& out, Block block, const std::string& start);
+  void leave(std::string& out);
 
   const AnswerShape shape_;
   const std::string request_id_;
-  bool in_text_ = false;
+  Block block_ = Block::kNone;  // that is open
+  std::int64_t n_blocks_ = 0;   // begun
   bool complete_ = false;
 };
 
@@ -48,14 +61,17 @@ class WholeMessage : public AnswerWriter {
   bool streams() const override { return false; }
   bool complete() const override { return complete_; }
   void append(std::string& out, std::int32_t choice, const Started& event) override;
-  void append(std::string& out, std::int32_t choice, const TokenOutput& event) override;
-  void append(std::string& out, std::int32_t choice, const Finished& event) override;
+  void append(std::string& out, std::int32_t choice, const TokenOutput& event,
+              const ChatDelta& delta) override;
+  void append(std::string& out, std::int32_t choice, const Finished& event,
+              const ChoiceEnd& end) override;
+  using AnswerWriter::append;
   HttpResponse error_answer(const ApiError& error) const override;
 
  private:
   const AnswerShape shape_;
   const std::string request_id_;
-  std::string text_;
+  ChatMessage message_;
   bool complete_ = false;
 };
 

@@ -261,20 +261,4 @@ Status read_stream_options(const Json& body, GenerationCall& call) {
   return {};
 }
 
-Status refuse_unsupported(const Json& body) {
-  const auto refuse = [](const std::string& what, const char* param) {
-    return Error{ErrorCode::kNotSupported, what + " is not supported yet.", param};
-  };
-  const Json* tools = find_field(body, "tools");
-  const Json* choice = find_field(body, "tool_choice");
-  const bool none = choice != nullptr && *choice == "none";
-  if (tools != nullptr && !tools->empty() && !none) {
-    return refuse("'tools' with another 'tool_choice' than \"none\"", "tools");
-  }
-  if (choice != nullptr && !none && *choice != "auto") {
-    return refuse("'tool_choice' other than \"none\"", "tool_choice");
-  }
-  return {};
-}
-
 }  // namespace graft::api

@@ -29,8 +29,6 @@ Result<std::vector<TextPrompt>> read_prompts(const Json& body, const std::string
                                              std::size_t limit, const ModelFacts& facts);
 // -1 or at least 1.
 Status read_truncation(const Json& body, GenerationCall& call);
-// What is recognised but not built yet and needs more than the field table to recognise.
-Status refuse_unsupported(const Json& body);
 
 // A whole chat request; also what the other dialects of chat are translated to. `body` is its text,
 // which keeps the order of a schema's properties.

@@ -62,7 +62,6 @@ Result<std::vector<TextPrompt>> read_prompts(const Json& body, const std::string
 Result<GenerationCall> parse_completions_call(std::string_view body, const ModelFacts& facts) {
   GRAFT_ASSIGN_OR_RETURN(const Json json, parse_request_json(body));
   GRAFT_RETURN_IF_ERROR(check_fields(json, Endpoint::kCompletions));
-  GRAFT_RETURN_IF_ERROR(refuse_unsupported(json));
   const Json* logprobs = find_field(json, "logprobs");
   if (logprobs != nullptr && logprobs->is_boolean() && logprobs->get<bool>()) {
     return invalid_argument("'logprobs' must be an integer from 0 to 20.", "logprobs");

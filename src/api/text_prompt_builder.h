@@ -18,14 +18,15 @@ class TextPromptBuilder : public PromptBuilder {
         chat_template_(chat_template),
         allow_special_in_input_(allow_special_in_input) {}
 
-  Result<std::vector<TokenId>> from_messages(const ChatPrompt& prompt) const override;
+  Result<BuiltChat> from_chat(const ChatPrompt& prompt) const override;
   Result<std::string> render(const ChatPrompt& prompt) const override;
   Result<std::vector<TokenId>> tokenize(const std::string& text,
                                         const TextOptions& options) const override;
   std::string detokenize(std::span<const TokenId> tokens) const override;
 
  private:
-  Result<RenderedPrompt> render_parts(const ChatPrompt& prompt) const;
+  Result<RenderedChat> render_parts(const ChatPrompt& prompt) const;
+  std::vector<TokenId> hidden_tokens(const std::vector<std::string>& texts) const;
 
   const Vocabulary& vocabulary_;
   const ChatTemplate* const chat_template_;

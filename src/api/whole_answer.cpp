@@ -9,9 +9,9 @@ namespace graft::api {
 WholeAnswer::WholeAnswer(AnswerShape shape)
     : shape_(std::move(shape)), choices_(static_cast<std::size_t>(shape_.n_choices)) {
   for (std::size_t i = 0; i < choices_.size(); ++i) {
-    choices_[i].text = shape_.echo_of(i);
-    choices_[i].logprobs =
-        CompletionLogprobs(shape_.report.tokens_as_ids, count_characters(choices_[i].text));
+    choices_[i].message.content = shape_.echo_of(i);
+    choices_[i].logprobs = CompletionLogprobs(shape_.report.tokens_as_ids,
+                                              count_characters(choices_[i].message.content));
   }
 }
 
@@ -27,9 +27,10 @@ void WholeAnswer::append(std::string&, std::int32_t choice, const PromptScored& 
   }
 }
 
-void WholeAnswer::append(std::string&, std::int32_t choice, const TokenOutput& event) {
+void WholeAnswer::append(std::string&, std::int32_t choice, const TokenOutput& event,
+                         const ChatDelta& delta) {
   Choice& state = choices_[static_cast<std::size_t>(choice)];
-  state.text += event.text;
+  graft::append(state.message, delta);
   const bool with_token = shape_.report.token_ids || shape_.report.tokens;
   if (with_token && !event.ends) state.tokens.push_back(event.token);
   if (!shape_.logprobs) return;
@@ -41,10 +42,12 @@ void WholeAnswer::append(std::string&, std::int32_t choice, const TokenOutput& e
   }
 }
 
-void WholeAnswer::append(std::string& out, std::int32_t choice, const Finished& event) {
+void WholeAnswer::append(std::string& out, std::int32_t choice, const Finished& event,
+                         const ChoiceEnd& end) {
   Choice& state = choices_[static_cast<std::size_t>(choice)];
-  state.text += event.text;
-  state.reason = event.reason;
+  graft::append(state.message, end.rest);
+  state.reason = end.reason;
+  state.error = end.error;
   n_completion_tokens_ += event.n_generated_tokens;
   n_cached_tokens_ += event.n_cached_tokens;
   if (shape_.report.timings) timings_ = timings_object(event);
@@ -52,16 +55,38 @@ void WholeAnswer::append(std::string& out, std::int32_t choice, const Finished& 
   if (complete()) append_body(out);
 }
 
+void WholeAnswer::append_message(std::string& out, const ChatMessage& message) {
+  out += R"(,"message":{"role":"assistant","content":)";
+  if (message.content.empty() && !message.tool_calls.empty()) {
+    out += "null";
+  } else {
+    append_json_string(out, message.content);
+  }
+  if (!message.reasoning.empty()) {
+    out += R"(,"reasoning_content":)";
+    append_json_string(out, message.reasoning);
+  }
+  for (std::size_t i = 0; i < message.tool_calls.size(); ++i) {
+    const ToolCall& call = message.tool_calls[i];
+    out += i == 0 ? R"(,"tool_calls":[{"id":)" : R"(,{"id":)";
+    append_json_string(out, call.id);
+    out += R"(,"type":"function","function":{"name":)";
+    append_json_string(out, call.name);
+    out += R"(,"arguments":)";
+    append_json_string(out, call.arguments);
+    out += "}}";
+  }
+  out += message.tool_calls.empty() ? R"(,"refusal":null})" : R"(],"refusal":null})";
+}
+
 void WholeAnswer::append_choice(std::string& out, std::size_t index) {
   Choice& state = choices_[index];
   out += R"({"index":)" + std::to_string(index);
   if (shape_.chat) {
-    out += R"(,"message":{"role":"assistant","content":)";
-    append_json_string(out, state.text);
-    out += R"(,"refusal":null})";
+    append_message(out, state.message);
   } else {
     out += R"(,"text":)";
-    append_json_string(out, state.text);
+    append_json_string(out, state.message.content);
   }
   out += R"(,"logprobs":)";
   if (!shape_.logprobs) {
@@ -74,6 +99,7 @@ void WholeAnswer::append_choice(std::string& out, std::size_t index) {
   out += R"(,"finish_reason":")";
   out += finish_reason_name(state.reason);
   out += "\"";
+  append_choice_error(out, state.error);
   append_tokens(out, index);
   if (!shape_.chat && shape_.n_prompt_logprobs) {
     out += R"(,"prompt_logprobs":[)" + state.prompt_logprobs + "]";

@@ -22,12 +22,16 @@ class WholeAnswer : public AnswerWriter {
 
   void append(std::string& out, std::int32_t choice, const Started& event) override;
   void append(std::string& out, std::int32_t choice, const PromptScored& event) override;
-  void append(std::string& out, std::int32_t choice, const TokenOutput& event) override;
-  void append(std::string& out, std::int32_t choice, const Finished& event) override;
+  void append(std::string& out, std::int32_t choice, const TokenOutput& event,
+              const ChatDelta& delta) override;
+  void append(std::string& out, std::int32_t choice, const Finished& event,
+              const ChoiceEnd& end) override;
+  using AnswerWriter::append;
 
  private:
   struct Choice {
-    std::string text;
+    ChatMessage message;
+    std::string error;          // the text could not be parsed to its end
     std::string chat_logprobs;  // elements, comma separated
     CompletionLogprobs logprobs;
     std::string prompt_logprobs;  // elements, comma separated
@@ -36,6 +40,7 @@ class WholeAnswer : public AnswerWriter {
   };
 
   void append_choice(std::string& out, std::size_t index);
+  static void append_message(std::string& out, const ChatMessage& message);
   void append_body(std::string& out);
 
   void append_tokens(std::string& out, std::size_t index) const;

@@ -54,7 +54,8 @@ struct TokenOutput {
   bool ends = false;
 };
 
-enum class FinishReason { kStop, kLength, kCancelled };
+// kToolCalls: what the parsed text makes of kStop; never sent by the engine.
+enum class FinishReason { kStop, kLength, kCancelled, kToolCalls };
 
 struct Timings {
   double queue_ms = 0;

@@ -21,6 +21,7 @@ T value_or_abort(Result<T> result, const std::string& what) {
 
 Answer::End end_of(FinishReason reason) {
   switch (reason) {
+    case FinishReason::kToolCalls:  // never of the engine
     case FinishReason::kStop: return Answer::End::kStop;
     case FinishReason::kLength: return Answer::End::kLength;
     case FinishReason::kCancelled: return Answer::End::kCancelled;

@@ -236,11 +236,17 @@ class ScriptedGeneration : public GenerationService {
 
 class FakePromptBuilder : public PromptBuilder {
  public:
-  Result<std::vector<TokenId>> from_messages(const ChatPrompt& prompt) const override {
+  // How chats with tools are answered.
+  void set_tool_format(std::shared_ptr<const AnswerFormat> format) { format_ = std::move(format); }
+
+  Result<BuiltChat> from_chat(const ChatPrompt& prompt) const override {
     if (prompt.messages_json.find("refuse me") != std::string::npos) {
       return invalid_argument("The chat template refused the messages.", "messages");
     }
-    return from_text(prompt.messages_json);
+    BuiltChat built;
+    GRAFT_ASSIGN_OR_RETURN(built.tokens, from_text(prompt.messages_json));
+    if (!prompt.tools_json.empty()) built.format = format_;
+    return built;
   }
   Result<std::string> render(const ChatPrompt& prompt) const override {
     return prompt.messages_json;
@@ -266,6 +272,9 @@ class FakePromptBuilder : public PromptBuilder {
     }
     return text;
   }
+
+ private:
+  std::shared_ptr<const AnswerFormat> format_;
 };
 
 // A registry with the base "tiny" (also "base") and the modules "pirate" and "formal".

@@ -10,6 +10,7 @@ adapters for the model. The server is started once for all tests, on a free port
 import argparse
 import asyncio
 import concurrent.futures
+import json
 import pathlib
 import signal
 import socket
@@ -219,6 +220,80 @@ class Responses(ClientTest):
         with self.assertRaises(openai.BadRequestError) as caught:
             self.respond(previous_response_id=self.respond().id)
         self.assertEqual(caught.exception.body["param"], "previous_response_id")
+
+
+WEATHER = {"type": "function", "function": {
+    "name": "get_weather", "description": "The weather of a city.",
+    "parameters": {"type": "object", "additionalProperties": False,
+                   "properties": {"city": {"type": "string", "maxLength": 20},
+                                  "unit": {"type": "string", "enum": ["C", "F"]}},
+                   "required": ["city", "unit"]}}}
+CLOCK = {"type": "function", "function": {
+    "name": "get_time", "description": "The time of day.",
+    "parameters": {"type": "object", "properties": {}, "additionalProperties": False}}}
+
+
+class Tools(ClientTest):
+    """The model's own template knows no tools; the server gives it a prompt and a grammar."""
+
+    def ask(self, **options):
+        return chat(self.client, messages=[{"role": "user", "content": "How warm is it in Paris?"}],
+                    max_tokens=200, tools=[WEATHER, CLOCK], **options)
+
+    def check_weather(self, call):
+        self.assertEqual(call.type, "function")
+        self.assertTrue(call.id)
+        self.assertEqual(call.function.name, "get_weather")
+        arguments = json.loads(call.function.arguments)
+        self.assertEqual(set(arguments), {"city", "unit"})
+        self.assertIn(arguments["unit"], ("C", "F"))
+
+    def test_named_tool_is_called_once(self):
+        choice = self.ask(tool_choice={"type": "function", "function": {"name": "get_weather"}}
+                          ).choices[0]
+        self.assertEqual(choice.finish_reason, "tool_calls")
+        self.assertEqual(len(choice.message.tool_calls), 1)
+        self.check_weather(choice.message.tool_calls[0])
+
+    def test_required_calls_are_of_declared_tools(self):
+        choice = self.ask(tool_choice="required", parallel_tool_calls=False).choices[0]
+        self.assertEqual(choice.finish_reason, "tool_calls")
+        self.assertEqual(choice.message.content, None)
+        for call in choice.message.tool_calls:
+            self.assertIn(call.function.name, ("get_weather", "get_time"))
+            self.assertIsInstance(json.loads(call.function.arguments), dict)
+
+    def test_stream_equals_plain(self):
+        choice = {"type": "function", "function": {"name": "get_weather"}}
+        plain = self.ask(tool_choice=choice).choices[0]
+        deltas = [chunk.choices[0] for chunk in self.ask(tool_choice=choice, stream=True)]
+        calls = [call for delta in deltas for call in delta.delta.tool_calls or []]
+        self.assertEqual({call.index for call in calls}, {0})
+        self.assertTrue(calls[0].id)
+        self.assertEqual([call.function.name for call in calls if call.function.name],
+                         ["get_weather"])
+        self.assertGreater(len(calls), 3)
+        self.assertEqual("".join(call.function.arguments for call in calls),
+                         plain.message.tool_calls[0].function.arguments)
+        self.assertEqual(deltas[-1].finish_reason, "tool_calls")
+
+    def test_a_result_is_taken_into_the_history(self):
+        call = self.ask(tool_choice={"type": "function", "function": {"name": "get_weather"}}
+                        ).choices[0].message
+        answer = chat(self.client, tools=[WEATHER], tool_choice="none", messages=[
+            {"role": "user", "content": "How warm is it in Paris?"}, call.model_dump(),
+            {"role": "tool", "tool_call_id": call.tool_calls[0].id, "content": "31 degrees C"}])
+        self.assertIn("31", text_of(answer))
+
+    def test_bad_choices_are_named(self):
+        for options, param in (
+                ({"tool_choice": {"type": "function", "function": {"name": "no"}}},
+                 "tool_choice.function.name"),
+                ({"tool_choice": "required", "response_format": {"type": "json_object"}},
+                 "response_format")):
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.ask(**options)
+            self.assertEqual(caught.exception.param, param)
 
 
 class Completions(ClientTest):
