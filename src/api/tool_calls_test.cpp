@@ -1,6 +1,8 @@
 // Tools from the request to the answer: what is refused, and how calls and reasoning are written.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -329,6 +331,97 @@ TEST_F(ToolAnswers, LogprobsAreThoseOfAllTokens) {
     if (!logprobs.is_null()) n_logprobs += logprobs["content"].size();
   }
   EXPECT_EQ(n_logprobs, kPieces.size());
+}
+
+// The same calls as Anthropic's clients and those of OpenAI's responses read them.
+class ToolDialects : public ToolAnswers {
+ protected:
+  HttpResponse post(const std::string& path, const std::string& body) {
+    Script script;
+    script.pieces = kPieces;
+    generation_.set_script(script);
+    return call_service(service_, {"POST", path, {}, body});
+  }
+  // The `data:` objects of a stream.
+  std::vector<json> events_of(const std::string& body) {
+    std::vector<json> events;
+    std::size_t at = 0;
+    for (std::size_t end = body.find("\n\n"); end != std::string::npos;
+         end = body.find("\n\n", at)) {
+      const std::string block = body.substr(at, end - at);
+      events.push_back(json::parse(block.substr(block.find("data: ") + 6)));
+      at = end + 2;
+    }
+    return events;
+  }
+
+  static std::string message_body(const std::string& more) {
+    return R"({"max_tokens":50,"messages":[{"role":"user","content":"hi"}],"tools":[)"
+           R"({"name":"get","input_schema":{"type":"object"}},)"
+           R"({"name":"put","input_schema":{"type":"object"}}])" +
+           more + "}";
+  }
+  static std::string response_body(const std::string& more) {
+    return R"({"input":"hi","tools":[)"
+           R"({"type":"function","name":"get","parameters":{"type":"object"}},)"
+           R"({"type":"function","name":"put","parameters":{"type":"object"}}])" +
+           more + "}";
+  }
+};
+
+TEST_F(ToolDialects, Messages) {
+  const json whole = json::parse(post("/v1/messages", message_body("")).body);
+  EXPECT_EQ(whole["stop_reason"], "tool_use") << whole;
+  ASSERT_EQ(whole["content"].size(), 4U);
+  EXPECT_EQ(whole["content"][0]["thinking"], "think");
+  EXPECT_EQ(whole["content"][1]["text"], "Text");
+  EXPECT_EQ(whole["content"][2]["name"], "get");
+  EXPECT_EQ(whole["content"][2]["input"], json({{"z", 1}}));
+  EXPECT_EQ(whole["content"][3]["name"], "put");
+
+  std::string kinds;
+  std::map<int, std::string> inputs;
+  for (const json& event :
+       events_of(post("/v1/messages", message_body(R"(,"stream":true)")).body)) {
+    if (event["type"] == "content_block_start") {
+      kinds += event["content_block"]["type"].get<std::string>() + " ";
+      EXPECT_EQ(event["index"], std::count(kinds.begin(), kinds.end(), ' ') - 1);
+    } else if (event["type"] == "content_block_delta" &&
+               event["delta"]["type"] == "input_json_delta") {
+      inputs[event["index"]] += event["delta"]["partial_json"].get<std::string>();
+    } else if (event["type"] == "message_delta") {
+      EXPECT_EQ(event["delta"]["stop_reason"], "tool_use");
+    }
+  }
+  EXPECT_EQ(kinds, "thinking text tool_use tool_use ");
+  EXPECT_EQ(inputs[2], "{\"z\":1}");
+  EXPECT_EQ(inputs[3], "{}");
+}
+
+TEST_F(ToolDialects, Responses) {
+  const json whole = json::parse(post("/v1/responses", response_body("")).body);
+  ASSERT_EQ(whole["output"].size(), 4U) << whole;
+  EXPECT_EQ(whole["output"][0]["content"][0]["text"], "think");
+  EXPECT_EQ(whole["output"][1]["content"][0]["text"], "Text");
+  EXPECT_EQ(whole["output"][2]["type"], "function_call");
+  EXPECT_EQ(whole["output"][2]["name"], "get");
+  EXPECT_EQ(whole["output"][2]["arguments"], "{\"z\":1}");
+  EXPECT_NE(whole["output"][2]["id"], whole["output"][3]["id"]);
+
+  const auto events = events_of(post("/v1/responses", response_body(R"(,"stream":true)")).body);
+  std::string arguments;
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(events[i]["sequence_number"], i);
+    if (events[i]["type"] == "response.function_call_arguments.delta") {
+      arguments += events[i]["delta"].get<std::string>() + "|";
+    }
+  }
+  EXPECT_EQ(arguments, "{\"z\"|:1}|{}|");
+  EXPECT_EQ(events.back()["type"], "response.completed");
+  const json& output = events.back()["response"]["output"];
+  ASSERT_EQ(output.size(), 4U);
+  EXPECT_EQ(output[3]["name"], "put");
+  EXPECT_EQ(output[3]["status"], "completed");
 }
 
 }  // namespace
