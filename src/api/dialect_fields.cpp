@@ -105,7 +105,7 @@ constexpr Field kFields[] = {
     {"dimensions", kEmbeddings, kInteger, kHonoured, 1, kInt32Max},
     {"truncate_prompt_tokens", kEmbeddings, kInteger, kHonoured, -1, kInt32Max},
     {"add_special_tokens", kEmbeddings, kBool, kHonoured},
-    {"cache_salt", kEmbeddings, kString, kIgnored},
+    {"cache_salt", kEmbeddings, kString, kHonoured},
     {"priority", kEmbeddings, kInteger, kIgnored, -kInt32Max, kInt32Max},
     {"user", kEmbeddings, kString, kIgnored},
 };

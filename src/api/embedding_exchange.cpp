@@ -50,6 +50,7 @@ Status EmbeddingExchange::submit_next() {
   submission.request.prompt = work_.inputs[input];
   submission.request.stop.max_tokens = 0;
   submission.request.embedding = service_.parts().facts.pooling;
+  submission.request.prefix_cache = work_.prefix_cache;
   submission.attachments = work_.attachments;
   submission.sink = std::make_shared<ChoiceSink>(inbox_, static_cast<std::int32_t>(input));
   const RequestId id = submission.request.id;

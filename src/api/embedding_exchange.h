@@ -21,6 +21,7 @@ struct EmbeddingWork {
   Caller caller;
   std::vector<std::vector<TokenId>> inputs;  // not empty, none empty
   AttachmentSet attachments;
+  PrefixCacheRules prefix_cache;
 };
 
 class EmbeddingExchange : public Exchange {

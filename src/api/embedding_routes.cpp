@@ -57,7 +57,8 @@ Answer embed(const RouteCall& route, const EmbeddingCall& call) {
   if (!resolution->attachments.empty()) {
     headers.emplace_back("x-graft-modules", modules_header(resolution->attachments));
   }
-  EmbeddingWork work{route.caller, std::move(*inputs), std::move(resolution->attachments)};
+  EmbeddingWork work{route.caller, std::move(*inputs), std::move(resolution->attachments),
+                     call.text.prefix_cache};
   auto exchange = std::make_shared<EmbeddingExchange>(
       route.service, std::make_shared<EventInbox>(limits, route.waker), std::move(work),
       std::move(shape), std::move(headers));

@@ -43,6 +43,7 @@ Result<EmbeddingCall> parse_embeddings_call(std::string_view body, const ModelFa
   GRAFT_RETURN_IF_ERROR(read_modules(json, call.text));
   GRAFT_RETURN_IF_ERROR(read_form(json, facts, call));
   GRAFT_RETURN_IF_ERROR(read_truncation(json, call.text));
+  GRAFT_RETURN_IF_ERROR(read_cache_rules(json, call.text));
   if (const Json* value = find_field(json, "add_special_tokens")) {
     call.text.add_special = value->get<bool>();
   }
