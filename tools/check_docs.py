@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -37,20 +38,26 @@ def missing_paths(document, text):
 def run_blocks(document, blocks):
     """Runs the blocks; returns what went wrong or None."""
     script = "set -euo pipefail\n" + "\n".join(blocks) + "\n"
-    # A session of its own: what the blocks leave running is ended with them.
-    shell = subprocess.Popen(["bash", "-c", script], cwd=ROOT, start_new_session=True,
-                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.STDOUT, text=True)
-    try:
-        output, _ = shell.communicate(timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        subprocess.run(["kill", "-KILL", "--", f"-{shell.pid}"], check=False)
-        return f"{document.relative_to(ROOT)}: its commands did not end within {LIMIT_S} s"
-    if shell.returncode == 0:
+    # A session of its own: what the blocks leave running is ended with them. A file takes the output,
+    # because a pipe would stay open as long as such a process lives.
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+        shell = subprocess.Popen(["bash", "-c", script], cwd=ROOT, start_new_session=True,
+                                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            status = shell.wait(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            status = None
+        subprocess.run(["kill", "-KILL", "--", f"-{shell.pid}"], stderr=subprocess.DEVNULL, check=False)
+        shell.wait()
+        output.seek(0)
+        text = output.read()
+    name = document.relative_to(ROOT)
+    if status is None:
+        return f"{name}: its commands did not end within {LIMIT_S} s:\n{text}"
+    if status == 0:
         return None
-    how = (signal.Signals(-shell.returncode).name if shell.returncode < 0
-           else f"status {shell.returncode}")
-    return f"{document.relative_to(ROOT)}: its commands ended with {how}:\n{output}"
+    how = signal.Signals(-status).name if status < 0 else f"status {status}"
+    return f"{name}: its commands ended with {how}:\n{text}"
 
 
 def main():

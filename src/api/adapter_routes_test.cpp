@@ -219,6 +219,10 @@ TEST_F(AdapterRoutesTest, EveryPlaceThatNamesAModuleMayWaitForIt) {
   list["modules"] = {{{"name", "a"}}, {{"name", "team/b"}, {"scale", 2}}};
   ASSERT_TRUE(store_->unload("a"));
   ASSERT_TRUE(store_->unload("team/b"));
+  const HttpResponse embedded = post("/m/a/v1/embeddings", {{"input", "hi"}});
+  EXPECT_EQ(embedded.status, 200) << embedded.body;
+  EXPECT_TRUE(header(embedded, "x-graft-modules").starts_with("a@"));
+  ASSERT_TRUE(store_->unload("a"));
   const HttpResponse both = post("/v1/completions", list);
   EXPECT_EQ(both.status, 200);
   EXPECT_EQ(json::parse(both.body)["graft"]["modules"].size(), 2U);

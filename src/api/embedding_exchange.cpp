@@ -52,7 +52,8 @@ Status EmbeddingExchange::submit_next() {
   submission.request.embedding = service_.parts().facts.pooling;
   submission.request.prefix_cache = work_.prefix_cache;
   submission.attachments = work_.attachments;
-  submission.sink = std::make_shared<ChoiceSink>(inbox_, static_cast<std::int32_t>(input));
+  submission.sink = std::make_shared<LineSink>(
+      work_.line, std::make_shared<ChoiceSink>(inbox_, static_cast<std::int32_t>(input)));
   const RequestId id = submission.request.id;
   GRAFT_RETURN_IF_ERROR(service_.submit(work_.caller, std::move(submission)));
   ids_.push_back(id);

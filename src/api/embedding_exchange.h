@@ -13,6 +13,7 @@
 #include "api/event_inbox.h"
 #include "api/exchange.h"
 #include "api/keys/caller.h"
+#include "api/request_line.h"
 #include "api/service.h"
 
 namespace graft::api {
@@ -22,6 +23,7 @@ struct EmbeddingWork {
   std::vector<std::vector<TokenId>> inputs;  // not empty, none empty
   AttachmentSet attachments;
   PrefixCacheRules prefix_cache;
+  std::shared_ptr<RequestLine> line;
 };
 
 class EmbeddingExchange : public Exchange {

@@ -5,7 +5,7 @@
 #include "api/embedding_call.h"
 #include "api/embedding_exchange.h"
 #include "api/generation_routes.h"
-#include "router/resolve.h"
+#include "api/module_choice.h"
 
 namespace graft::api {
 namespace {
@@ -43,22 +43,23 @@ EmbeddingShape make_shape(const EmbeddingCall& call, const TokenLists& inputs,
 
 Answer embed(const RouteCall& route, const EmbeddingCall& call) {
   const ServiceParts& parts = route.service.parts();
-  const auto registry = route.registry();
-  auto resolution = resolve(*registry, call.text.model, call.text.modules);
-  if (!resolution) return error_response(resolution.error());
+  auto chosen = choose_modules(route, call.text.model, call.text.modules);
+  if (auto* answer = std::get_if<Answer>(&chosen)) return std::move(*answer);
+  Resolution& resolution = std::get<Resolution>(chosen);
+  describe(*route.line, resolution, call.text, parts.observation.log_prompts);
   auto inputs = tokenize(parts.prompts, call.text);
   if (!inputs) return error_response(inputs.error());
   truncate(*inputs, call.text, parts.facts);
   if (const auto error = check_lengths(*inputs, parts.facts)) return error_response(*error);
   InboxLimits limits;
   limits.wake_on_tokens = false;
-  EmbeddingShape shape = make_shape(call, *inputs, *resolution);
+  EmbeddingShape shape = make_shape(call, *inputs, resolution);
   std::vector<Header> headers = {{"x-request-id", route.request_id}};
-  if (!resolution->attachments.empty()) {
-    headers.emplace_back("x-graft-modules", modules_header(resolution->attachments));
+  if (!resolution.attachments.empty()) {
+    headers.emplace_back("x-graft-modules", modules_header(resolution.attachments));
   }
-  EmbeddingWork work{route.caller, std::move(*inputs), std::move(resolution->attachments),
-                     call.text.prefix_cache};
+  EmbeddingWork work{route.caller, std::move(*inputs), std::move(resolution.attachments),
+                     call.text.prefix_cache, route.line};
   auto exchange = std::make_shared<EmbeddingExchange>(
       route.service, std::make_shared<EventInbox>(limits, route.waker), std::move(work),
       std::move(shape), std::move(headers));

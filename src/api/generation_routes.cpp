@@ -216,19 +216,6 @@ std::vector<Header> answer_headers(const RouteCall& route, const Submission& com
   return headers;
 }
 
-// What the log says of an accepted name; what clients wrote wrong is not repeated.
-void describe(RequestLine& line, const Resolution& resolution, const GenerationCall& call,
-              bool with_prompt) {
-  line.model = resolution.model;
-  line.modules = modules_header(resolution.attachments);
-  if (!with_prompt) return;
-  if (call.chat) line.prompt = call.chat->messages_json;
-  for (const TextPrompt& prompt : call.prompts) {
-    const auto* text = std::get_if<std::string>(&prompt);
-    line.prompt += text != nullptr ? *text : "[token ids]";
-  }
-}
-
 }  // namespace
 
 std::optional<HttpResponse> refuse_media_type(const HttpRequest& request) {
@@ -261,6 +248,18 @@ Result<BuiltPrompts> build_prompts(const PromptBuilder& builder, const Generatio
 Result<TokenLists> tokenize(const PromptBuilder& builder, const GenerationCall& call) {
   GRAFT_ASSIGN_OR_RETURN(BuiltPrompts prompts, build_prompts(builder, call));
   return std::move(prompts.tokens);
+}
+
+void describe(RequestLine& line, const Resolution& resolution, const GenerationCall& call,
+              bool with_prompt) {
+  line.model = resolution.model;
+  line.modules = modules_header(resolution.attachments);
+  if (!with_prompt) return;
+  if (call.chat) line.prompt = call.chat->messages_json;
+  for (const TextPrompt& prompt : call.prompts) {
+    const auto* text = std::get_if<std::string>(&prompt);
+    line.prompt += text != nullptr ? *text : "[token ids]";
+  }
 }
 
 void truncate(TokenLists& prompts, const GenerationCall& call, const ModelFacts& facts) {

@@ -12,6 +12,7 @@
 #include "api/answer_writer.h"
 #include "api/generation_call.h"
 #include "api/routes.h"
+#include "router/resolve.h"
 
 namespace graft::api {
 
@@ -34,6 +35,10 @@ Result<BuiltPrompts> build_prompts(const PromptBuilder& builder, const Generatio
 
 // The tokens alone.
 Result<TokenLists> tokenize(const PromptBuilder& builder, const GenerationCall& call);
+
+// What the log says of an accepted name; what clients wrote wrong is not repeated.
+void describe(RequestLine& line, const Resolution& resolution, const GenerationCall& call,
+              bool with_prompt);
 
 // What `truncate_prompt_tokens` leaves: the end of each prompt.
 void truncate(TokenLists& prompts, const GenerationCall& call, const ModelFacts& facts);

@@ -4,11 +4,10 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
-#include <exception>
 #include <utility>
 
 #include "api/errors.h"
-#include "base/log.h"
+#include "http/answer_job.h"
 
 namespace graft {
 namespace {
@@ -21,39 +20,7 @@ constexpr std::size_t kWriteBytes = std::size_t{256} << 10;
 constexpr std::size_t kMaxDiscardedBytes = std::size_t{32} << 20;
 constexpr std::chrono::milliseconds kLingerTime{2000};
 
-api::Answer answer_or_error(api::Service& service, const api::HttpRequest& request,
-                            const std::shared_ptr<ConnectionWaker>& waker) {
-  try {
-    return service.answer(request, waker);
-  } catch (const std::exception& error) {
-    log_error(std::string("a request failed: ") + error.what());
-    return api::error_response(internal_error("The request could not be processed."));
-  }
-}
-
 }  // namespace
-
-// Has a request answered on the prepare pool and brings the answer back to the strand.
-class AnswerJob : public PrepareJob {
- public:
-  AnswerJob(std::shared_ptr<Connection> connection, api::HttpRequest request)
-      : connection_(std::move(connection)), request_(std::move(request)) {}
-
-  void run() noexcept override {
-    api::Answer answer =
-        answer_or_error(connection_->context_.service, request_, connection_->waker_);
-    // The body's memory goes here, not on the io thread.
-    request_ = {};
-    const auto executor = connection_->stream_.get_executor();
-    asio::post(executor, [connection = std::move(connection_), held = std::move(answer)]() mutable {
-      connection->on_answer(std::move(held));
-    });
-  }
-
- private:
-  std::shared_ptr<Connection> connection_;
-  api::HttpRequest request_;
-};
 
 Connection::Connection(asio::ip::tcp::socket socket, const ConnectionContext& context)
     : stream_(std::move(socket), context.tls),
@@ -232,7 +199,15 @@ void Connection::begin_answer() {
 }
 
 void Connection::prepare(api::HttpRequest request) {
-  auto job = std::make_unique<AnswerJob>(shared_from_this(), std::move(request));
+  // The posted handler alone keeps the connection, so that it ends on its strand.
+  auto done = [self = shared_from_this()](api::Answer answer) mutable {
+    const auto executor = self->stream_.get_executor();
+    asio::post(executor, [kept = std::move(self), held = std::move(answer)]() mutable {
+      kept->on_answer(std::move(held));
+    });
+  };
+  auto job =
+      std::make_unique<AnswerJob>(context_.service, waker_, std::move(request), std::move(done));
   if (Status status = context_.pool.submit(std::move(job)); !status) {
     send_whole(api::error_response(status.error()));
   }

@@ -55,7 +55,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void stop();
 
  private:
-  friend class AnswerJob;
   enum class Phase {
     kHandshake,  // of TLS
     kIdle,       // between requests

@@ -113,7 +113,8 @@ TEST(ChatTools, GrammarsOfChoices) {
   EXPECT_NE(one->prompt.text().find("\"get\""), std::string::npos);
 }
 
-TEST(ChatTools, BadSchemasAreTheCallersError) {
+// CVE-2025-48944 (vLLM): a malformed schema or pattern of a tool took the worker down.
+TEST(ChatTools, Cve202548944BadSchemasAreTheCallersError) {
   ChatRequest request = with_tools(ToolChoice::kRequired);
   for (const char* schema : {R"({"type":"nothing"})", R"({"$ref":"https://example.com/x"})",
                              R"({"type":"object","properties":{"a":{"$ref":"#/none"}}})"}) {

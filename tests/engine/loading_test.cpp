@@ -149,7 +149,9 @@ TEST_F(LoadingTest, ReplacingUnderRunningStreams) {
   EXPECT_TRUE(fresh.text.starts_with("432")) << fresh.text;
 }
 
-TEST_F(LoadingTest, APromptAfterAnotherModuleAndAfterANewVersion) {
+// vLLM issue 42125: an adapter loaded again under its name was served with what the cache held of
+// the old one.
+TEST_F(LoadingTest, Vllm42125APromptAfterAnotherModuleAndAfterANewVersion) {
   put("a", "step2");
   put("b", "back");
   start();

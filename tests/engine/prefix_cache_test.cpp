@@ -201,7 +201,10 @@ TEST_F(PrefixCacheTest, WarmBlocksComeBackBehindHotOnesAndFromLittleMemory) {
   expect_all_free(rig);
 }
 
-TEST_F(PrefixCacheTest, RequestsOfOtherModulesTenantsAndSaltsShareNothing) {
+// CVE-2025-46570 (vLLM): the time to a first token told what prompts other tenants had sent.
+// CVE-2025-25183: prefixes were told apart by a hash that could be made to collide; ours are
+// compared token by token.
+TEST_F(PrefixCacheTest, Cve202546570RequestsOfOtherModulesTenantsAndSaltsShareNothing) {
   std::mt19937 random(4);
   const auto prompt = random_tokens(random, 80);
   ServingRig rig(*model_, options(true));
