@@ -15,6 +15,7 @@
 #include "modules/formats/format_test_support.h"
 #include "modules/store/module_store.h"
 #include "scheduler/loop_trial.h"
+#include "support/load_end.h"
 #include "support/random_adapter.h"
 #include "support/serving_rig.h"
 #include "support/test_files.h"
@@ -23,18 +24,6 @@ namespace graft {
 namespace {
 
 namespace fs = std::filesystem;
-
-class LoadEnd final : public LoadWaiter {
- public:
-  void on_loaded(const Loaded& loaded) override { EXPECT_TRUE(end_.push(loaded)); }
-  Loaded wait() {
-    auto loaded = end_.pop_for(std::chrono::seconds(120));
-    return loaded ? std::move(*loaded) : Loaded(internal_error("the load did not end"));
-  }
-
- private:
-  Queue<Loaded> end_{1};
-};
 
 class LoadingTest : public testing::Test {
  protected:
