@@ -41,6 +41,25 @@ bool begins_with(const std::vector<T>& whole, const std::vector<T>& beginning) {
          std::equal(beginning.begin(), beginning.end(), whole.begin());
 }
 
+// Where a request's answer leaves the one it gets alone, and what the request was.
+std::string describe(const RandomRequest& what, const std::vector<HeldModule>& held,
+                     const Answer& answer, const Answer& alone) {
+  std::size_t n = 0;
+  while (n < answer.logprob_bits.size() && n < alone.logprob_bits.size() &&
+         answer.logprob_bits[n] == alone.logprob_bits[n]) {
+    ++n;
+  }
+  std::ostringstream text;
+  text << "request " << what.request.id << " got another answer than alone from token " << n / 3
+       << " of " << answer.tokens.size() << "; " << what.request.prompt.size()
+       << " tokens of prompt, " << answer.n_cached_tokens << " cached, " << answer.n_preemptions
+       << " preemptions;";
+  for (const HeldModule& module : held) {
+    text << " " << module.digest.substr(0, 8) << " at " << module.scale;
+  }
+  return text.str();
+}
+
 }  // namespace
 
 ChaosRun::ChaosRun(Model& model, Model& alone, const ModuleContents& contents,
@@ -54,7 +73,6 @@ ChaosRun::ChaosRun(Model& model, Model& alone, const ModuleContents& contents,
              {.names = options.names, .seed = options.seed, .max_pause = options.max_pause}) {
   RandomRequestOptions requests = options.requests;
   requests.names = options.names;
-  requests.names.push_back("nobody");
   requests.n_vocab = static_cast<std::uint32_t>(model.vocabulary().size());
   for (int i = 0; i < kClients; ++i) {
     requests.seed = options.seed * 100 + static_cast<std::uint32_t>(i);
@@ -172,7 +190,7 @@ void ChaosRun::check(const Asked& asked) {
   ASSERT_NE(alone.end, Answer::End::kFailed) << alone.error.message;
   EXPECT_TRUE(begins_with(alone.tokens, answer.tokens) &&
               begins_with(alone.logprob_bits, answer.logprob_bits))
-      << "request " << asked.what.request.id << " got another answer than alone";
+      << describe(asked.what, asked.held, answer, alone);
   EXPECT_EQ(answer.logprob_bits.size(), 3 * answer.tokens.size());
   if (!is_whole) return;
   const bool is_cut = static_cast<std::int32_t>(alone.tokens.size()) >= max_tokens;
@@ -215,12 +233,26 @@ std::string summary(const ChaosCounts& counts) {
        << counts.n_cancelled << " cancelled, " << counts.n_finished << " finished, "
        << counts.n_tokens << " tokens, " << counts.n_alone
        << " computed alone; modules: " << churn.n_loaded << " loaded, " << churn.n_replaced
-       << " replaced, " << churn.n_unloaded << " unloaded, " << churn.n_broken << " broken, "
-       << churn.n_refused << " refused; " << serving.n_preemptions << " preemptions of "
-       << counts.n_preempted << " answers; cached: " << counts.n_cached_tokens << " tokens, "
-       << serving.n_prefix_hot_hits << " hot and " << serving.n_prefix_warm_hits
-       << " warm hits; memory " << counts.memory_growth_bytes / 1024 << " KiB more";
+       << " replaced, " << churn.n_unloaded << " unloaded, " << churn.n_broken << " broken ("
+       << churn.n_tried << " in a trial), " << churn.n_refused << " refused; "
+       << serving.n_preemptions << " preemptions of " << counts.n_preempted
+       << " answers; cached: " << counts.n_cached_tokens << " tokens, " << serving.n_prefix_hot_hits
+       << " hot and " << serving.n_prefix_warm_hits << " warm hits; memory "
+       << counts.memory_growth_bytes / 1024 << " KiB more";
   return line.str();
+}
+
+void expect_all_kinds(const ChaosCounts& counts) {
+  EXPECT_GT(counts.n_finished, 0);
+  EXPECT_GT(counts.n_cancelled, 0);
+  EXPECT_GT(counts.n_refused, 0);
+  EXPECT_GT(counts.n_cached_tokens, 0);
+  EXPECT_GT(counts.serving.n_prefix_hot_hits, 0);
+  EXPECT_GT(counts.churn.n_loaded, 0);
+  EXPECT_GT(counts.churn.n_replaced, 0);
+  EXPECT_GT(counts.churn.n_unloaded, 0);
+  EXPECT_GT(counts.churn.n_broken, 0);
+  EXPECT_GT(counts.churn.n_refused, 0);
 }
 
 }  // namespace graft

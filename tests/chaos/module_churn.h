@@ -29,6 +29,7 @@ struct ChurnCounts {
   std::int64_t n_replaced = 0;
   std::int64_t n_unloaded = 0;
   std::int64_t n_broken = 0;   // files that were not accepted
+  std::int64_t n_tried = 0;    // of these, what the engine found out
   std::int64_t n_refused = 0;  // the name was taken, or there was none to unload
 };
 

@@ -46,6 +46,10 @@ RandomRequest RandomRequests::next(const RegistrySnapshot& now) {
   return made;
 }
 
+std::string RandomRequests::any_name() {
+  return below(50) == 0 ? "nobody" : options_.names[below(options_.names.size())];
+}
+
 void RandomRequests::choose_modules(RandomRequest& made) {
   const std::size_t kind = below(10);
   if (kind == 0) return;  // the base

@@ -15,7 +15,7 @@
 namespace graft {
 
 struct RandomRequestOptions {
-  std::vector<std::string> names;  // of modules that may be there; at least two
+  std::vector<std::string> names;  // of modules that may be there; at least two. And one never is
   std::vector<float> scales = {1, 0.5F, -1, -0.25F, 2, 0};
   std::uint32_t seed = 1;
   std::uint32_t n_vocab = 2;
@@ -48,7 +48,7 @@ class RandomRequests {
 
  private:
   std::size_t below(std::size_t n) { return random_() % n; }
-  const std::string& any_name() { return options_.names[below(options_.names.size())]; }
+  std::string any_name();
   float any_scale() { return options_.scales[below(options_.scales.size())]; }
   void make_prompts();
   void choose_modules(RandomRequest& made);

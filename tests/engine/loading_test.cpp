@@ -159,6 +159,24 @@ TEST_F(LoadingTest, APromptAfterAnotherModuleAndAfterANewVersion) {
   EXPECT_TRUE(a.same_as(rig_->ask(request, attached("a"))));
 }
 
+TEST_F(LoadingTest, OneContentUnderTwoNamesActsTwice) {
+  put("a", "upper");
+  put("b", "upper");
+  start();
+  ASSERT_TRUE(load("a"));
+  ASSERT_TRUE(load("b"));
+  AttachmentSet both = attached("a", 0.4F);
+  both.attachments.push_back(attached("b", 0.4F).attachments.front());
+  EXPECT_EQ(rig_->ask(ask_for("d", 4), attached("a", 0.4F)).text, "efgh");
+  const Answer twice = rig_->ask(ask_for("d", 4), both);
+  EXPECT_EQ(twice.text, "EFGH");
+  GenerationRequest cold = ask_for("d", 4);
+  cold.prefix_cache.may_read = false;
+  const Stream beside = begin(ask_for("5", 300), attached("b", 0.4F));
+  EXPECT_TRUE(rig_->ask(cold, both).same_as(twice));
+  EXPECT_EQ(beside.sink->wait().end, Answer::End::kLength);
+}
+
 TEST_F(LoadingTest, UnloadingReturnsMemoryWhileOtherStreamsGoOn) {
   put("m", "step2");
   start();
