@@ -66,7 +66,7 @@ ChaosRun::ChaosRun(Model& model, Model& alone, const ModuleContents& contents,
                    const ChaosOptions& options)
     : options_(options),
       rig_(model, options.rig),
-      trial_(rig_.loop(), {.max_wait = std::chrono::seconds(60)}),  // untried = anything goes
+      trial_(rig_.loop(), {.max_rows = 8, .max_wait = std::chrono::seconds(60)}),
       store_(make_store(model, trial_, contents)),
       alone_(alone, contents),
       churn_(*store_, contents,
@@ -83,19 +83,24 @@ ChaosRun::ChaosRun(Model& model, Model& alone, const ModuleContents& contents,
 ChaosCounts ChaosRun::run() {
   churn_.start();
   std::int64_t n_warm_bytes = 0;
+  std::jthread checker;
   for (int i = 0; i < options_.n_rounds; ++i) {
-    run_round();
+    std::vector<Asked> asked = run_round();
+    if (checker.joinable()) checker.join();
     if (i == options_.n_rounds / 3) n_warm_bytes = resident_memory_bytes();
+    checker = std::jthread([this, some = std::move(asked)]() mutable { check(std::move(some)); });
   }
-  counts_.memory_growth_bytes = resident_memory_bytes() - n_warm_bytes;
   counts_.churn = churn_.stop();
+  checker.join();
+  counts_.memory_growth_bytes = resident_memory_bytes() - n_warm_bytes;
   check_emptiness();
   counts_.serving = rig_.loop().counters();
   counts_.n_alone = static_cast<std::int64_t>(alone_.n_computed());
   return counts_;
 }
 
-void ChaosRun::run_round() {
+std::vector<ChaosRun::Asked> ChaosRun::run_round() {
+  const auto begin = std::chrono::steady_clock::now();
   {
     std::vector<std::jthread> threads;
     for (Client& client : clients_) {
@@ -108,8 +113,10 @@ void ChaosRun::run_round() {
     std::move(client.asked.begin(), client.asked.end(), std::back_inserter(asked));
     client.asked.clear();
   }
-  check(std::move(asked));
   counts_.n_requests += options_.n_requests_a_round;
+  counts_.asking_s +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return asked;
 }
 
 void ChaosRun::ask_some(Client& client, int n) {
@@ -238,7 +245,8 @@ std::string summary(const ChaosCounts& counts) {
        << serving.n_preemptions << " preemptions of " << counts.n_preempted
        << " answers; cached: " << counts.n_cached_tokens << " tokens, " << serving.n_prefix_hot_hits
        << " hot and " << serving.n_prefix_warm_hits << " warm hits; memory "
-       << counts.memory_growth_bytes / 1024 << " KiB more";
+       << counts.memory_growth_bytes / 1024 << " KiB more; " << static_cast<int>(counts.asking_s)
+       << " s of asking";
   return line.str();
 }
 

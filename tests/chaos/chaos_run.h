@@ -1,6 +1,7 @@
-// ChaosRun: two clients that ask at random, in rounds, while modules come and go; after each round
-// every answer is held against the one that the same content gives alone. A round's end is a moment
-// at which nothing runs. Everything is chosen from one seed; only the threads' timing is not.
+// ChaosRun: two clients that ask at random, in rounds, while modules come and go; after each round,
+// beside the next, every answer is held against the one that the same content gives alone. A
+// round's end is a moment at which nothing runs. Everything is chosen from one seed; only the
+// threads' timing is not.
 #pragma once
 
 #include <atomic>
@@ -43,6 +44,7 @@ struct ChaosCounts {
   ServingSnapshot serving;  // at the end
   std::int64_t n_alone = 0;
   std::int64_t memory_growth_bytes = 0;  // since the warm-up
+  double asking_s = 0;
 };
 
 class ChaosRun {
@@ -67,7 +69,7 @@ class ChaosRun {
     std::int64_t n_refused = 0;
   };
 
-  void run_round();
+  std::vector<Asked> run_round();
   void ask_some(Client& client, int n);
   void ask(Client& client);
   CollectingSink::OnEvent leave(const RandomRequest& what, RequestId id);

@@ -58,7 +58,8 @@ void ModuleContents::add_broken() {
   BaseModel other = base_;
   for (auto& [name, tensor] : other.tensors) tensor.ne[0] *= 2;
   put("misfit.gguf", as_gguf(*make_random_adapter(other, {.seed = 91, .rank = 2})));
-  put("wild.gguf", as_gguf(*make_random_adapter(base_, {.seed = 92, .strength = 1e37F})));
+  put("wild.gguf",
+      as_gguf(*make_random_adapter(base_, {.seed = 92, .rank = 1, .strength = 1e37F})));
 }
 
 std::shared_ptr<const ModuleVersion> ModuleContents::find(const std::string& digest) const {

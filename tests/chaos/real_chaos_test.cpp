@@ -23,21 +23,22 @@ TEST(RealChaosTest, EveryAnswerIsTheOneThatItsContentGivesAlone) {
     contents.add_copy(source_file("examples/adapters/" + name));
   }
   for (std::uint32_t seed = 1; seed <= 3; ++seed) {
-    contents.add_random({.seed = seed, .rank = 1 + seed * 2});
+    contents.add_random({.seed = seed, .rank = seed});
   }
   contents.add_broken();
 
   ChaosOptions options;
-  options.rig = {.engine = {.n_ctx = 256, .max_seqs = 8, .n_batch = 64, .n_threads = 1}};
+  options.rig = {.engine = {.n_ctx = 256, .max_seqs = 16, .n_batch = 64, .n_threads = 1}};
   options.rig.loop.n_headroom_cells = 0;
   options.names = {"a", "b", "c"};
   options.n_rounds = kSanitized ? 2 : 5;
   options.n_requests_a_round = kSanitized ? 25 : 100;
   options.requests.scales = {1, -0.5F};
-  options.requests.n_prompts = 6;
-  options.requests.n_stems = 2;
-  options.requests.max_stem_tokens = 32;
-  options.max_pause = std::chrono::milliseconds(20);
+  options.requests.n_prompts = 3;
+  options.requests.n_stems = 1;
+  options.requests.max_stem_tokens = 24;
+  options.requests.max_tokens = 12;
+  options.max_pause = std::chrono::milliseconds(400);
   const ChaosCounts counts = ChaosRun(*model, *alone, contents, options).run();
   std::cout << summary(counts) << std::endl;
   expect_all_kinds(counts);
