@@ -22,7 +22,7 @@ TEST(RealChaosTest, EveryAnswerIsTheOneThatItsContentGivesAlone) {
   for (const std::string name : {"pirate", "json"}) {
     contents.add_copy(source_file("examples/adapters/" + name));
   }
-  for (std::uint32_t seed = 1; seed <= 3; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 2; ++seed) {
     contents.add_random({.seed = seed, .rank = seed});
   }
   contents.add_broken();
@@ -30,6 +30,7 @@ TEST(RealChaosTest, EveryAnswerIsTheOneThatItsContentGivesAlone) {
   ChaosOptions options;
   options.rig = {.engine = {.n_ctx = 256, .max_seqs = 16, .n_batch = 64, .n_threads = 1}};
   options.rig.loop.n_headroom_cells = 0;
+  options.rig.loop.n_prefill_beside_decode = 48;
   options.names = {"a", "b", "c"};
   options.n_rounds = kSanitized ? 2 : 5;
   options.n_requests_a_round = kSanitized ? 25 : 100;
@@ -37,7 +38,7 @@ TEST(RealChaosTest, EveryAnswerIsTheOneThatItsContentGivesAlone) {
   options.requests.n_prompts = 3;
   options.requests.n_stems = 1;
   options.requests.max_stem_tokens = 24;
-  options.requests.max_tokens = 12;
+  options.requests.max_tokens = 16;
   options.max_pause = std::chrono::milliseconds(400);
   const ChaosCounts counts = ChaosRun(*model, *alone, contents, options).run();
   std::cout << summary(counts) << std::endl;
