@@ -55,9 +55,10 @@ const AdapterSites& ModuleStep::sites_of(const ResidentAdapter& adapter) {
   return made;
 }
 
-StepGroup& ModuleStep::group_of(const PlannedAttachment& attachment) {
+StepGroup& ModuleStep::group_without(std::int32_t row, const PlannedAttachment& attachment) {
   for (StepGroup& group : next_.used()) {
-    if (group.adapter == attachment.adapter && group.scale == attachment.scale) return group;
+    if (group.adapter != attachment.adapter || group.scale != attachment.scale) continue;
+    if (group.token_items.empty() || group.token_items.back().y_row != row) return group;
   }
   if (next_.n == next_.storage.size()) next_.storage.emplace_back();
   StepGroup& group = next_.storage[next_.n++];
@@ -79,7 +80,7 @@ void ModuleStep::add_rows(const StepPlan& plan) {
     if (row.set < 0) continue;
     for (const PlannedAttachment& attachment : plan.sets[static_cast<std::size_t>(row.set)]) {
       if (row.position < attachment.start_position || attachment.scale == 0.0F) continue;
-      StepGroup& group = group_of(attachment);
+      StepGroup& group = group_without(at, attachment);
       group.token_items.push_back({at, at, 0});
       group.lookup_items.push_back({row.token, at, 0});
       if (output >= 0) group.output_items.push_back({output, output, 0});

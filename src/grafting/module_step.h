@@ -3,7 +3,8 @@
 //
 // Rows are grouped by (adapter, scale). Groups stand in an order that depends on their content
 // alone (digest, then scale), so that the terms of a row are added in the same order in any
-// company.
+// company. A group has a row once: where one content acts twice at one scale on a row (two names
+// may share it), the row is in two groups.
 //
 // prepare() runs before the graph is computed; the rest is read-only during the step.
 #pragma once
@@ -27,7 +28,7 @@ struct AdapterSites {
   std::vector<const std::vector<const ResidentTerm*>*> by_site;  // null = none
 };
 
-// One (adapter, scale) of a step with the rows it acts on.
+// One (adapter, scale) of a step with the rows it acts on, ascending.
 struct StepGroup {
   const ResidentAdapter* adapter = nullptr;
   float scale = 1.0F;
@@ -80,7 +81,8 @@ class ModuleStep {
   };
 
   void add_rows(const StepPlan& plan);
-  StepGroup& group_of(const PlannedAttachment& attachment);
+  // Of that adapter and scale, without the row.
+  StepGroup& group_without(std::int32_t row, const PlannedAttachment& attachment);
   SiteWork& next_site_work(const SiteNode& node);
   const AdapterSites& sites_of(const ResidentAdapter& adapter);
 

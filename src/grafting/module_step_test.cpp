@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "grafting/kernels/random_adapter.h"
@@ -110,6 +111,17 @@ TEST_F(ModuleStepTest, RowsAreGroupedByAdapterAndScaleInOrderOfContent) {
   EXPECT_EQ(y_rows(middle.work[0]), Rows({2, 3})) << "row 1 is before position 3";
   EXPECT_EQ(middle.work[0].scale, 0.5F);
   EXPECT_EQ(y_rows(middle.work[1]), Rows({0, 1, 3}));
+}
+
+TEST_F(ModuleStepTest, ARowOnWhichOneContentActsTwiceIsInTwoGroups) {
+  StepPlan twice = plan({0, 1, 0, 1});
+  twice.sets[1] = {{a_.get(), 0.5F, 0}, {a_.get(), 0.5F, 0}};
+  EXPECT_FALSE(step_.update_groups(twice));
+  ASSERT_TRUE(step_.build_site_work(model_.graph(4, 2)));
+  const SiteWork& middle = step_.site_work()[1];
+  ASSERT_EQ(middle.work.size(), 2U);
+  std::multiset<Rows> rows = {y_rows(middle.work[0]), y_rows(middle.work[1])};
+  EXPECT_EQ(rows, (std::multiset<Rows>{{0, 1, 2, 3}, {1, 3}}));
 }
 
 TEST_F(ModuleStepTest, SitesBehindTheDropSeeTheOutputsAndLookupsSeeTheTokens) {

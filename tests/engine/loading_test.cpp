@@ -15,6 +15,7 @@
 #include "modules/formats/format_test_support.h"
 #include "modules/store/module_store.h"
 #include "scheduler/loop_trial.h"
+#include "support/load_end.h"
 #include "support/random_adapter.h"
 #include "support/serving_rig.h"
 #include "support/test_files.h"
@@ -23,18 +24,6 @@ namespace graft {
 namespace {
 
 namespace fs = std::filesystem;
-
-class LoadEnd final : public LoadWaiter {
- public:
-  void on_loaded(const Loaded& loaded) override { EXPECT_TRUE(end_.push(loaded)); }
-  Loaded wait() {
-    auto loaded = end_.pop_for(std::chrono::seconds(120));
-    return loaded ? std::move(*loaded) : Loaded(internal_error("the load did not end"));
-  }
-
- private:
-  Queue<Loaded> end_{1};
-};
 
 class LoadingTest : public testing::Test {
  protected:
@@ -170,6 +159,24 @@ TEST_F(LoadingTest, Vllm42125APromptAfterAnotherModuleAndAfterANewVersion) {
   put("a", "step2");
   ASSERT_TRUE(load("a", true));
   EXPECT_TRUE(a.same_as(rig_->ask(request, attached("a"))));
+}
+
+TEST_F(LoadingTest, OneContentUnderTwoNamesActsTwice) {
+  put("a", "upper");
+  put("b", "upper");
+  start();
+  ASSERT_TRUE(load("a"));
+  ASSERT_TRUE(load("b"));
+  AttachmentSet both = attached("a", 0.4F);
+  both.attachments.push_back(attached("b", 0.4F).attachments.front());
+  EXPECT_EQ(rig_->ask(ask_for("d", 4), attached("a", 0.4F)).text, "efgh");
+  const Answer twice = rig_->ask(ask_for("d", 4), both);
+  EXPECT_EQ(twice.text, "EFGH");
+  GenerationRequest cold = ask_for("d", 4);
+  cold.prefix_cache.may_read = false;
+  const Stream beside = begin(ask_for("5", 300), attached("b", 0.4F));
+  EXPECT_TRUE(rig_->ask(cold, both).same_as(twice));
+  EXPECT_EQ(beside.sink->wait().end, Answer::End::kLength);
 }
 
 TEST_F(LoadingTest, UnloadingReturnsMemoryWhileOtherStreamsGoOn) {

@@ -23,8 +23,8 @@ FactorMatrix random_matrix(std::int64_t n_rows, std::int64_t n_cols, float devia
 
 }  // namespace
 
-std::shared_ptr<const ModuleVersion> make_random_module(const BaseModel& base,
-                                                        const RandomAdapterOptions& options) {
+std::shared_ptr<Adapter> make_random_adapter(const BaseModel& base,
+                                             const RandomAdapterOptions& options) {
   std::mt19937 random(options.seed);
   auto adapter = std::make_shared<Adapter>();
   adapter->digest = "random-" + std::to_string(options.seed);
@@ -45,6 +45,12 @@ std::shared_ptr<const ModuleVersion> make_random_module(const BaseModel& base,
       adapter->terms.push_back(std::move(term));
     }
   }
+  return adapter;
+}
+
+std::shared_ptr<const ModuleVersion> make_random_module(const BaseModel& base,
+                                                        const RandomAdapterOptions& options) {
+  const std::shared_ptr<const Adapter> adapter = make_random_adapter(base, options);
   auto version = std::make_shared<ModuleVersion>();
   version->name = adapter->digest;
   auto resident = ResidentAdapter::pack(adapter, Precision::kF16);

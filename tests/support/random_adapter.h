@@ -20,6 +20,10 @@ struct RandomAdapterOptions {
                                           "ffn_gate", "ffn_up", "ffn_down"};
 };
 
+// As a reader would deliver it, with its factors.
+std::shared_ptr<Adapter> make_random_adapter(const BaseModel& base,
+                                             const RandomAdapterOptions& options);
+
 // Never null; fails the test when packing fails.
 std::shared_ptr<const ModuleVersion> make_random_module(const BaseModel& base,
                                                         const RandomAdapterOptions& options);
