@@ -17,8 +17,12 @@ import graft_process  # noqa: E402
 SERVER = None  # the process, set by main()
 
 
+# The client has no argument for a temperature any more; the server's field stays.
+GREEDY = {"temperature": 0}
+
+
 def message(client, text, max_tokens=50, **options):
-    return client.messages.create(model=options.pop("model", "base"), max_tokens=max_tokens, temperature=0,
+    return client.messages.create(model=options.pop("model", "base"), max_tokens=max_tokens, extra_body=GREEDY,
                                   messages=[{"role": "user", "content": text}], **options)
 
 
@@ -52,18 +56,18 @@ class MessagesTest(unittest.TestCase):
 
     def test_blocks_and_system_prompt(self):
         answer = self.client.messages.create(
-            model="base", max_tokens=50, temperature=0, system=[{"type": "text", "text": "Count."}],
+            model="base", max_tokens=50, extra_body=GREEDY, system=[{"type": "text", "text": "Count."}],
             messages=[{"role": "user", "content": [{"type": "text", "text": "x"}]}])
         self.assertEqual(answer.content[0].text, "yz")
 
     def test_the_last_message_begins_the_answer(self):
         answer = self.client.messages.create(
-            model="base", max_tokens=50, temperature=0,
+            model="base", max_tokens=50, extra_body=GREEDY,
             messages=[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "w"}])
         self.assertEqual(answer.content[0].text, "xyz")
 
     def test_stream_helper_equals_plain(self):
-        with self.client.messages.stream(model="base", max_tokens=50, temperature=0,
+        with self.client.messages.stream(model="base", max_tokens=50, extra_body=GREEDY,
                                          messages=[{"role": "user", "content": "r"}]) as stream:
             pieces = list(stream.text_stream)
             final = stream.get_final_message()
