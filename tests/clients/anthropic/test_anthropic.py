@@ -4,7 +4,6 @@
     test_anthropic.py --graft BINARY [--junit FILE]
 """
 
-import argparse
 import pathlib
 import sys
 import unittest
@@ -108,17 +107,11 @@ class MessagesTest(unittest.TestCase):
 
 def main():
     global SERVER
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--graft", required=True)
-    parser.add_argument("--junit")
-    args = parser.parse_args()
-    adapters = graft_process.ROOT / "tests/synthetic/adapters"
-    SERVER = graft_process.GraftProcess(args.graft, graft_process.COUNTING_MODEL, "--ctx", 4096, "--threads", 1,
-                                        "--module", f"step2={adapters / 'step2'}")
-    passed = graft_process.run_tests(sys.modules[__name__], "anthropic", args.junit)
-    status = SERVER.stop()
-    print(f"server stopped with status {status}")
-    sys.exit(0 if passed and status == 0 else 1)
+    args = graft_process.parse_arguments()
+    SERVER = graft_process.GraftProcess(
+        args.graft, graft_process.COUNTING_MODEL, "--ctx", 4096, "--threads", 1,
+        *graft_process.module_options(graft_process.COUNTING_ADAPTERS, "step2"))
+    graft_process.run_against(SERVER, "anthropic", args.junit)
 
 
 if __name__ == "__main__":
