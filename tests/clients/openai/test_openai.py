@@ -33,7 +33,8 @@ class Server(graft_process.GraftProcess):
             sys.exit(f"{adapters} holds {len(names)} adapters; two are needed")
         self.first, self.second = names[:2]
         self.stem = pathlib.Path(model).stem
-        super().__init__(binary, model, "--ctx", 8192, "--max-seqs", 16,
+        # One thread: two that wait for each other are many times slower where other work is running.
+        super().__init__(binary, model, "--ctx", 8192, "--max-seqs", 16, "--threads", 1,
                          *graft_process.module_options(adapters, self.first, self.second))
 
 
