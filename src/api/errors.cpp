@@ -66,10 +66,11 @@ HttpResponse protocol_error(int status, const std::string& message) {
 }
 
 ApiError context_length_exceeded(std::int64_t n_prompt_tokens, std::int64_t n_context_tokens) {
+  // It begins as OpenAI's does: clients such as LiteLLM know this error by its words.
   return {400, "invalid_request_error",
-          "The prompt has " + std::to_string(n_prompt_tokens) +
-              " tokens; with at least one token of answer it must fit into the context of " +
-              std::to_string(n_context_tokens) + " tokens.",
+          "This model's maximum context length is " + std::to_string(n_context_tokens) +
+              " tokens; the prompt has " + std::to_string(n_prompt_tokens) +
+              ", and at least one is needed for the answer.",
           "", "context_length_exceeded"};
 }
 

@@ -1,5 +1,6 @@
 """The graft process under test and a runner that writes a JUnit file; shared by the clients' tests."""
 
+import argparse
 import pathlib
 import re
 import signal
@@ -14,6 +15,12 @@ import xml.etree.ElementTree as ElementTree
 START_LIMIT_S = 120
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COUNTING_MODEL = ROOT / "tests/synthetic/counting.gguf"
+COUNTING_ADAPTERS = ROOT / "tests/synthetic/adapters"
+
+
+def module_options(folder, *names):
+    """The options that load adapters of a folder under the names of theirs."""
+    return [word for name in names for word in ("--module", f"{name}={pathlib.Path(folder) / name}")]
 
 
 class GraftProcess:
@@ -31,7 +38,7 @@ class GraftProcess:
         timer = threading.Timer(START_LIMIT_S, self.process.kill)
         timer.start()
         for line in self.process.stdout:
-            found = re.match(r"ready: (http://\S+)", line)
+            found = re.match(r"ready: (https?://\S+)", line)
             if found:
                 timer.cancel()
                 return found.group(1)
@@ -74,19 +81,41 @@ class JUnitResult(unittest.TextTestResult):
         bad = {id(test): text for test, text in self.failures + self.errors}
         # A failing subtest makes its test fail.
         bad |= {id(getattr(test, "test_case", test)): text for test, text in self.failures + self.errors}
-        suite = ElementTree.Element("testsuite", name=suite_name, tests=str(len(self.ran)))
-        for test in self.ran:
-            kind, name = test.id().rsplit(".", 2)[-2:]
-            case = ElementTree.SubElement(suite, "testcase", classname=kind, name=name)
+        # What fails before a class's first test is not a test, and has to be counted.
+        cases = self.ran + [test for test, _ in self.errors if not isinstance(test, unittest.TestCase)]
+        suite = ElementTree.Element("testsuite", name=suite_name, tests=str(len(cases)))
+        for test in cases:
+            kind, _, name = test.id().rpartition(".")
+            case = ElementTree.SubElement(suite, "testcase", classname=kind.rpartition(".")[2], name=name)
             if id(test) in bad:
                 ElementTree.SubElement(case, "failure", message=bad[id(test)].strip().splitlines()[-1])
         ElementTree.ElementTree(suite).write(path, encoding="utf-8")
 
 
-def run_tests(module, suite_name, junit):
-    """Runs the tests of a module; whether all passed."""
-    suite = unittest.defaultTestLoader.loadTestsFromModule(module)
+def parse_arguments(*required):
+    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("graft", *required):
+        parser.add_argument("--" + name, required=True)
+    parser.add_argument("--junit")
+    return parser.parse_args()
+
+
+def run_tests(suite_name, junit):
+    """Runs the tests of the script; whether all passed."""
+    suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"])
     result = unittest.TextTestRunner(verbosity=2, resultclass=JUnitResult).run(suite)
     if junit:
         result.write(junit, suite_name)
     return result.wasSuccessful()
+
+
+def run_against(server, suite_name, junit):
+    """Runs the tests of the script against a server of theirs, stops it and exits."""
+    passed = False
+    try:
+        passed = run_tests(suite_name, junit)
+    finally:
+        status = server.stop()
+    print(f"server stopped with status {status}")
+    sys.exit(0 if passed and status == 0 else 1)

@@ -4,7 +4,6 @@
     test_anthropic.py --graft BINARY [--junit FILE]
 """
 
-import argparse
 import pathlib
 import sys
 import unittest
@@ -17,8 +16,12 @@ import graft_process  # noqa: E402
 SERVER = None  # the process, set by main()
 
 
+# The client has no argument for a temperature any more; the server's field stays.
+GREEDY = {"temperature": 0}
+
+
 def message(client, text, max_tokens=50, **options):
-    return client.messages.create(model=options.pop("model", "base"), max_tokens=max_tokens, temperature=0,
+    return client.messages.create(model=options.pop("model", "base"), max_tokens=max_tokens, extra_body=GREEDY,
                                   messages=[{"role": "user", "content": text}], **options)
 
 
@@ -52,18 +55,18 @@ class MessagesTest(unittest.TestCase):
 
     def test_blocks_and_system_prompt(self):
         answer = self.client.messages.create(
-            model="base", max_tokens=50, temperature=0, system=[{"type": "text", "text": "Count."}],
+            model="base", max_tokens=50, extra_body=GREEDY, system=[{"type": "text", "text": "Count."}],
             messages=[{"role": "user", "content": [{"type": "text", "text": "x"}]}])
         self.assertEqual(answer.content[0].text, "yz")
 
     def test_the_last_message_begins_the_answer(self):
         answer = self.client.messages.create(
-            model="base", max_tokens=50, temperature=0,
+            model="base", max_tokens=50, extra_body=GREEDY,
             messages=[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "w"}])
         self.assertEqual(answer.content[0].text, "xyz")
 
     def test_stream_helper_equals_plain(self):
-        with self.client.messages.stream(model="base", max_tokens=50, temperature=0,
+        with self.client.messages.stream(model="base", max_tokens=50, extra_body=GREEDY,
                                          messages=[{"role": "user", "content": "r"}]) as stream:
             pieces = list(stream.text_stream)
             final = stream.get_final_message()
@@ -104,17 +107,11 @@ class MessagesTest(unittest.TestCase):
 
 def main():
     global SERVER
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--graft", required=True)
-    parser.add_argument("--junit")
-    args = parser.parse_args()
-    adapters = graft_process.ROOT / "tests/synthetic/adapters"
-    SERVER = graft_process.GraftProcess(args.graft, graft_process.COUNTING_MODEL, "--ctx", 4096, "--threads", 1,
-                                        "--module", f"step2={adapters / 'step2'}")
-    passed = graft_process.run_tests(sys.modules[__name__], "anthropic", args.junit)
-    status = SERVER.stop()
-    print(f"server stopped with status {status}")
-    sys.exit(0 if passed and status == 0 else 1)
+    args = graft_process.parse_arguments()
+    SERVER = graft_process.GraftProcess(
+        args.graft, graft_process.COUNTING_MODEL, "--ctx", 4096, "--threads", 1,
+        *graft_process.module_options(graft_process.COUNTING_ADAPTERS, "step2"))
+    graft_process.run_against(SERVER, "anthropic", args.junit)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ our own on the counting model, whose answers are known (tests/synthetic/README.m
     test_lm_eval.py --graft BINARY [--junit FILE]
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -92,17 +91,11 @@ class LmEval(unittest.TestCase):
 
 def main():
     global SERVER
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--graft", required=True)
-    parser.add_argument("--junit")
-    args = parser.parse_args()
-    step2 = graft_process.ROOT / "tests/synthetic/adapters/step2"
-    SERVER = graft_process.GraftProcess(args.graft, graft_process.COUNTING_MODEL, "--ctx", "2048",
-                                        "--threads", "1", "--log-level", "warning", "--module", f"step2={step2}")
-    passed = graft_process.run_tests(sys.modules[__name__], "lm_eval", args.junit)
-    status = SERVER.stop()
-    print(f"server stopped with status {status}")
-    sys.exit(0 if passed and status == 0 else 1)
+    args = graft_process.parse_arguments()
+    SERVER = graft_process.GraftProcess(
+        args.graft, graft_process.COUNTING_MODEL, "--ctx", 2048, "--threads", 1, "--log-level", "warning",
+        *graft_process.module_options(graft_process.COUNTING_ADAPTERS, "step2"))
+    graft_process.run_against(SERVER, "lm_eval", args.junit)
 
 
 if __name__ == "__main__":

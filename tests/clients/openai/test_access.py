@@ -6,21 +6,20 @@
 Certificates are made here with openssl. FOLDER holds the adapters `step2` and `upper`.
 """
 
-import argparse
 import concurrent.futures
 import pathlib
-import signal
 import ssl
 import subprocess
 import sys
 import tempfile
 import unittest
 
-import openai
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from test_openai import JUnitResult
+import graft_process  # noqa: E402
+import openai  # noqa: E402
 
-ARGS = None
+ARGS = None  # set by main()
 QUESTION = [{"role": "user", "content": "w"}]
 
 
@@ -33,26 +32,6 @@ def make_certificate(folder, name):
     return certificate, key
 
 
-class Server:
-    def __init__(self, *more):
-        command = [ARGS.graft, "serve", ARGS.model, "--threads", "1", "--port", "0",
-                   "--shutdown-timeout", "5"]
-        for name in ("step2", "upper"):
-            command += ["--module", f"{name}={pathlib.Path(ARGS.adapters) / name}"]
-        self.process = subprocess.Popen(command + [str(word) for word in more],
-                                        stdout=subprocess.PIPE, text=True)
-        words = self.process.stdout.readline().split()
-        if not words or words[0] != "ready:":
-            sys.exit("the server did not become ready")
-        self.url = words[1]
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(timeout=30)
-        self.process.stdout.close()
-        return status
-
-
 class AccessTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -63,8 +42,10 @@ class AccessTest(unittest.TestCase):
         keys = folder / "keys.jsonl"
         cls.alice = cls.new_key(keys, "alice", "--module", "upper")
         cls.bob = cls.new_key(keys, "bob", "--requests-per-minute", "2")
-        cls.server = Server("--ssl-certfile", cls.certificate, "--ssl-keyfile", key,
-                            "--api-keys-file", keys)
+        cls.server = graft_process.GraftProcess(
+            ARGS.graft, ARGS.model, "--threads", 1, "--shutdown-timeout", 5, "--ssl-certfile", cls.certificate,
+            "--ssl-keyfile", key, "--api-keys-file", keys,
+            *graft_process.module_options(ARGS.adapters, "step2", "upper"))
 
     @classmethod
     def tearDownClass(cls):
@@ -143,16 +124,8 @@ class AccessTest(unittest.TestCase):
 
 def main():
     global ARGS
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("graft", "model", "adapters"):
-        parser.add_argument("--" + name, required=True)
-    parser.add_argument("--junit")
-    ARGS = parser.parse_args()
-    suite = unittest.defaultTestLoader.loadTestsFromTestCase(AccessTest)
-    result = unittest.TextTestRunner(verbosity=2, resultclass=JUnitResult).run(suite)
-    if ARGS.junit:
-        result.write(ARGS.junit)
-    sys.exit(0 if result.wasSuccessful() else 1)
+    ARGS = graft_process.parse_arguments("model", "adapters")
+    sys.exit(0 if graft_process.run_tests("access", ARGS.junit) else 1)
 
 
 if __name__ == "__main__":

@@ -7,67 +7,35 @@ scripts/test installs the client (requirements.txt) and runs this. FOLDER holds 
 adapters for the model. The server is started once for all tests, on a free port.
 """
 
-import argparse
 import asyncio
 import concurrent.futures
 import json
 import pathlib
-import signal
-import socket
-import subprocess
 import sys
-import time
+import typing
 import unittest
-import urllib.request
-import xml.etree.ElementTree as ElementTree
 
-import openai
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-START_LIMIT_S = 120
+import graft_process  # noqa: E402
+import openai  # noqa: E402
+import pydantic  # noqa: E402
+
 QUESTION = [{"role": "user", "content": "What is the capital of Japan?"}]
 
 
-class Server:
+class Server(graft_process.GraftProcess):
     """The graft process under test and what the tests must know of it."""
 
     def __init__(self, binary, model, adapters):
-        folders = sorted(folder for folder in pathlib.Path(adapters).iterdir() if folder.is_dir())
-        if len(folders) < 2:
-            sys.exit(f"{adapters} holds {len(folders)} adapters; two are needed")
-        self.first, self.second = folders[0].name, folders[1].name
+        names = sorted(folder.name for folder in pathlib.Path(adapters).iterdir() if folder.is_dir())
+        if len(names) < 2:
+            sys.exit(f"{adapters} holds {len(names)} adapters; two are needed")
+        self.first, self.second = names[:2]
         self.stem = pathlib.Path(model).stem
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        command = [binary, "serve", model, "--host", "127.0.0.1", "--port", str(port)]
-        command += ["--ctx", "8192", "--max-seqs", "16"]
-        for folder in folders[:2]:
-            command += ["--module", f"{folder.name}={folder}"]
-        self.process = subprocess.Popen(command)
-        self.wait_until_healthy()
-
-    def wait_until_healthy(self):
-        deadline = time.monotonic() + START_LIMIT_S
-        while time.monotonic() < deadline and self.process.poll() is None:
-            try:
-                with urllib.request.urlopen(self.url + "/health", timeout=2) as response:
-                    if response.status == 200:
-                        return
-            except OSError:
-                pass
-            time.sleep(0.1)
-        self.process.kill()
-        sys.exit("the server did not become healthy")
-
-    def stop(self):
-        """The exit status after SIGTERM, or None if it did not stop in time."""
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return None
+        # One thread: two that wait for each other are many times slower where other work is running.
+        super().__init__(binary, model, "--ctx", 8192, "--max-seqs", 16, "--threads", 1,
+                         *graft_process.module_options(adapters, self.first, self.second))
 
 
 SERVER = None  # the Server, set by main()
@@ -470,6 +438,68 @@ class Concurrency(ClientTest):
         self.assertEqual(asyncio.run(run()), expected)
 
 
+class Person(pydantic.BaseModel):
+    """What the structured answers describe; every part bounded, so that the answer ends."""
+    name: str = pydantic.Field(max_length=12)
+    age: int = pydantic.Field(ge=0, le=120)
+    mood: typing.Literal["happy", "sad"]
+    tags: list[typing.Literal["red", "green"]] = pydantic.Field(max_length=2)
+    code: str = pydantic.Field(pattern=r"^[A-Z]{2}\d$")
+
+
+class StructuredOutput(ClientTest):
+    ASK = [{"role": "user", "content": "Describe a person as JSON."}]
+
+    def ask(self, temperature=0, **options):
+        return chat(self.client, messages=self.ASK, max_tokens=200, temperature=temperature, **options)
+
+    def test_the_parse_helper_gets_objects_of_its_class(self):
+        for temperature, seed in ((0, 1), (1, 2), (1, 3)):
+            answer = self.client.chat.completions.parse(
+                model="base", messages=self.ASK, max_tokens=200, temperature=temperature, seed=seed,
+                response_format=Person)
+            self.assertEqual(answer.choices[0].finish_reason, "stop")
+            self.assertIsInstance(answer.choices[0].message.parsed, Person)
+
+    def test_a_stream_has_the_same_text(self):
+        form = {"type": "json_schema", "json_schema": {
+            "name": "person", "schema": Person.model_json_schema(), "strict": True}}
+        plain = text_of(self.ask(response_format=form))
+        chunks = self.ask(response_format=form, stream=True)
+        self.assertEqual("".join(c.choices[0].delta.content or "" for c in chunks), plain)
+        Person.model_validate_json(plain)
+
+    def test_any_json_object(self):
+        answer = self.ask(response_format={"type": "json_object"})
+        text = text_of(answer)
+        self.assertTrue(text.startswith("{"))
+        if answer.choices[0].finish_reason == "stop":
+            self.assertIsInstance(json.loads(text), dict)
+
+    def test_choice_expression_and_grammar(self):
+        for seed in range(4):
+            options = {"temperature": 1 if seed else 0, "seed": seed}
+            text = text_of(self.ask(extra_body={"structured_outputs": {"choice": ["yes", "no"]}}, **options))
+            self.assertIn(text, ("yes", "no"))
+            text = text_of(self.ask(extra_body={"guided_regex": r"\d{4}-\d{2}"}, **options))
+            self.assertRegex(text, r"^\d{4}-\d{2}$")
+            text = text_of(self.ask(extra_body={"grammar": 'root ::= "a" [x-z]{2}'}, **options))
+            self.assertRegex(text, r"^a[x-z]{2}$")
+
+    def test_logprobs_are_those_of_the_free_model(self):
+        answer = self.ask(extra_body={"guided_choice": ["Zebra"]}, logprobs=True, top_logprobs=1)
+        first = answer.choices[0].logprobs.content[0]
+        self.assertLess(first.logprob, first.top_logprobs[0].logprob)
+
+    def test_what_cannot_be_enforced_is_a_bad_request(self):
+        schema = {"type": "array", "uniqueItems": True}
+        form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema, "strict": True}}
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.ask(response_format=form)
+        self.assertIn("uniqueItems", caught.exception.body["message"])
+        self.assertEqual(caught.exception.body["param"], "response_format.json_schema.schema")
+
+
 class Errors(ClientTest):
     def assert_refused(self, kind, call, says=""):
         with self.assertRaises(kind) as caught:
@@ -509,46 +539,11 @@ class Errors(ClientTest):
         self.assertEqual(error.code, "context_length_exceeded")
 
 
-class JUnitResult(unittest.TextTestResult):
-    """Also remembers every test for a JUnit file."""
-
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
-        self.ran = []
-
-    def stopTest(self, test):
-        super().stopTest(test)
-        self.ran.append(test)
-
-    def write(self, path):
-        bad = {id(test): text for test, text in self.failures + self.errors}
-        # A failing subtest makes its test fail.
-        bad |= {id(getattr(test, "test_case", test)): text for test, text in self.failures + self.errors}
-        suite = ElementTree.Element("testsuite", name="openai", tests=str(len(self.ran)))
-        for test in self.ran:
-            kind, name = test.id().rsplit(".", 2)[-2:]
-            case = ElementTree.SubElement(suite, "testcase", classname=kind, name=name)
-            if id(test) in bad:
-                ElementTree.SubElement(case, "failure", message=bad[id(test)].strip().splitlines()[-1])
-        ElementTree.ElementTree(suite).write(path, encoding="utf-8")
-
-
 def main():
     global SERVER
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("graft", "model", "adapters"):
-        parser.add_argument("--" + name, required=True)
-    parser.add_argument("--junit")
-    args = parser.parse_args()
-
+    args = graft_process.parse_arguments("model", "adapters")
     SERVER = Server(args.graft, args.model, args.adapters)
-    suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules[__name__])
-    result = unittest.TextTestRunner(verbosity=2, resultclass=JUnitResult).run(suite)
-    status = SERVER.stop()
-    if args.junit:
-        result.write(args.junit)
-    print(f"server stopped with status {status}")
-    sys.exit(0 if result.wasSuccessful() and status == 0 else 1)
+    graft_process.run_against(SERVER, "openai", args.junit)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ FOLDER holds the programs prometheus and promtool (scripts/test-clients unpacks 
 The server runs on the counting model of tests/synthetic. Standard library only.
 """
 
-import argparse
 import json
 import pathlib
 import re
@@ -20,15 +19,17 @@ import time
 import unittest
 import urllib.parse
 import urllib.request
-import xml.etree.ElementTree as ElementTree
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import graft_process  # noqa: E402
+
 LIMIT_S = 60
 # One series each: a router that scrapes takes one and ignores the rest.
 PROTOCOL = ["vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
             "vllm:lora_requests_info", "vllm:cache_config_info"]
 N_REQUESTS = 12
-OPTIONS = None  # set by main()
+ARGS = None  # set by main()
 
 
 def free_port():
@@ -60,37 +61,34 @@ class PrometheusTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        port, monitor, own = free_port(), free_port(), free_port()
-        cls.graft_url, cls.metrics_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{monitor}"
-        cls.url = f"http://127.0.0.1:{own}"
-        adapters = ROOT / "tests/synthetic/adapters"
-        cls.graft = subprocess.Popen(
-            [OPTIONS.graft, "serve", str(ROOT / "tests/synthetic/counting.gguf"), "--threads", "1",
-             "--port", str(port), "--metrics-port", str(monitor), "--old-vllm-metrics",
-             "--module", f"step2={adapters / 'step2'}", "--module", f"upper={adapters / 'upper'}"],
-            stdout=subprocess.DEVNULL)
-        cls.prometheus = None
+        monitor, own = free_port(), free_port()
+        cls.metrics_url, cls.url = f"http://127.0.0.1:{monitor}", f"http://127.0.0.1:{own}"
+        cls.graft = graft_process.GraftProcess(
+            ARGS.graft, graft_process.COUNTING_MODEL, "--threads", 1, "--metrics-port", monitor,
+            "--old-vllm-metrics",
+            *graft_process.module_options(graft_process.COUNTING_ADAPTERS, "step2", "upper"))
+        cls.addClassCleanup(cls.graft.process.kill)  # where the rest of this fails
         config = pathlib.Path(cls.folder.name) / "prometheus.yml"
         config.write_text("global: {scrape_interval: 500ms, scrape_timeout: 400ms}\n"
                           "scrape_configs:\n- job_name: graft\n"
                           f"  static_configs: [{{targets: ['127.0.0.1:{monitor}']}}]\n")
-        wait_for("the server", lambda: fetch(cls.graft_url + "/health"))
         for i in range(N_REQUESTS):
-            fetch(cls.graft_url + "/v1/completions",
+            fetch(cls.graft.url + "/v1/completions",
                   {"model": ["base", "step2", "upper"][i % 3], "prompt": "a", "temperature": 0})
         cls.prometheus = subprocess.Popen(
-            [str(OPTIONS.prometheus / "prometheus"), f"--config.file={config}",
+            [f"{ARGS.prometheus}/prometheus", f"--config.file={config}",
              f"--storage.tsdb.path={cls.folder.name}/data", f"--web.listen-address=127.0.0.1:{own}",
              "--log.level=warn"])
+        cls.addClassCleanup(cls.prometheus.kill)
         wait_for("a scrape", lambda: cls.query("up == 1"))
 
     @classmethod
     def tearDownClass(cls):
-        for process in (cls.prometheus, cls.graft):
-            if process is not None:
-                process.send_signal(signal.SIGTERM)
-                process.wait(timeout=LIMIT_S)
+        cls.prometheus.send_signal(signal.SIGTERM)
+        cls.prometheus.wait(timeout=LIMIT_S)
         cls.folder.cleanup()
+        if (status := cls.graft.stop()) != 0:
+            raise AssertionError(f"the server stopped with status {status}")
 
     @classmethod
     def query(cls, text):
@@ -133,36 +131,16 @@ class PrometheusTest(unittest.TestCase):
         own = "".join(line + "\n" for line in text.splitlines()
                       if not re.match(r"(# (HELP|TYPE) )?vllm:", line))
         self.assertNotIn("vllm:", own)
-        checked = subprocess.run([str(OPTIONS.prometheus / "promtool"), "check", "metrics"],
+        checked = subprocess.run([f"{ARGS.prometheus}/promtool", "check", "metrics"],
                                  input=own, capture_output=True, text=True, check=False)
         self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, "", ""))
 
 
-def write_junit(path, result):
-    failed = {test.id(): text for test, text in result.failures + result.errors}
-    suite = ElementTree.Element("testsuite", name="prometheus")
-    for name in unittest.defaultTestLoader.getTestCaseNames(PrometheusTest):
-        case = ElementTree.SubElement(suite, "testcase", name=name)
-        for test, text in failed.items():
-            if test.endswith("." + name) or "setUpClass" in test:
-                ElementTree.SubElement(case, "failure").text = text
-    ElementTree.ElementTree(suite).write(path)
-
-
 def main():
-    global OPTIONS
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--graft", required=True)
-    parser.add_argument("--prometheus", required=True, type=pathlib.Path)
-    parser.add_argument("--junit")
-    OPTIONS = parser.parse_args()
-    result = unittest.TextTestRunner(verbosity=2).run(
-        unittest.defaultTestLoader.loadTestsFromTestCase(PrometheusTest))
-    if OPTIONS.junit:
-        write_junit(OPTIONS.junit, result)
-    return 0 if result.wasSuccessful() else 1
+    global ARGS
+    ARGS = graft_process.parse_arguments("prometheus")
+    sys.exit(0 if graft_process.run_tests("prometheus", ARGS.junit) else 1)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
