@@ -2,6 +2,7 @@
 // the advisory whose failure it repeats here.
 #include <gtest/gtest.h>
 
+#include "base/testing/sanitized.h"
 #include "http/testing/server_fixture.h"
 
 namespace graft {
@@ -27,7 +28,9 @@ TEST_F(HttpAdvisories, Cve202548956GiantHeaders) {
     const RawResponse response = one.read_response();
     EXPECT_EQ(response.status, 431);
   }
-  EXPECT_LT(resident_bytes(), before + (std::size_t{8} << 20));
+  if (!kSanitized) {
+    EXPECT_LT(resident_bytes(), before + (std::size_t{8} << 20));
+  }
   ASSERT_TRUE(warm.send(get_request("/health")));
   EXPECT_EQ(warm.read_response().status, 200);
 }

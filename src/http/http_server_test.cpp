@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/testing/sanitized.h"
 #include "http/testing/server_fixture.h"
 
 namespace graft {
@@ -237,7 +238,7 @@ TEST_F(HttpServerTest, DisconnectCancelsWithinMilliseconds) {
       if (how == 1) one.half_close();
       if (how == 2) one.reset();
       ASSERT_TRUE(generation_.wait_until_idle());
-      EXPECT_LT(Clock::now() - begin, milliseconds(200));
+      EXPECT_LT(Clock::now() - begin, kSlowness * milliseconds(200));
     }
   }
   EXPECT_TRUE(wait_for_connections(0));
@@ -378,7 +379,9 @@ TEST_F(HttpServerTest, MemoryReturnsAfterHostileBodies) {
   round();
   const std::size_t before = resident_bytes();
   for (int i = 0; i < 10; ++i) round();
-  EXPECT_LT(resident_bytes(), before + (std::size_t{128} << 20));
+  if (!kSanitized) {
+    EXPECT_LT(resident_bytes(), before + (std::size_t{128} << 20));
+  }
 }
 
 TEST_F(HttpServerTest, DrainLetsStreamsFinish) {

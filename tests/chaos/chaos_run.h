@@ -94,11 +94,4 @@ std::string summary(const ChaosCounts& counts);
 // Whether everything that a run is about has happened in it.
 void expect_all_kinds(const ChaosCounts& counts);
 
-// A sanitized run is slow, asks less, and does not return freed memory at once.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
-
 }  // namespace graft

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "base/testing/sanitized.h"
 #include "chaos/chaos_run.h"
 #include "support/test_files.h"
 

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/testing/sanitized.h"
 #include "modules/formats/format_test_support.h"
 #include "modules/store/module_store.h"
 #include "scheduler/loop_trial.h"
@@ -248,13 +249,6 @@ TEST_F(LoadingTest, LoadsChangeNoAnswerAndFailNone) {
   }
 }
 
-// Freed memory stays with a sanitizer's allocator for a while, so there is nothing to see there.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kFreedMemoryReturns = false;
-#else
-constexpr bool kFreedMemoryReturns = true;
-#endif
-
 std::int64_t resident_pages() {
   std::int64_t n_pages = 0;
   std::int64_t n_resident = 0;
@@ -275,7 +269,7 @@ TEST_F(LoadingTest, AThousandCyclesLeaveMemoryFlat) {
   }
   EXPECT_TRUE(becomes_empty());
   const std::int64_t n_more = resident_pages() - n_pages;
-  if (kFreedMemoryReturns) {
+  if (!kSanitized) {
     EXPECT_LT(n_more * sysconf(_SC_PAGESIZE), std::int64_t{2} << 20) << "after 900 more cycles";
   }
   EXPECT_TRUE(base.same_as(rig_->ask(ask_for("135", 20), {})));
