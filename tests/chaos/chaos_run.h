@@ -41,8 +41,8 @@ struct ChaosCounts {
   std::int64_t n_cached_tokens = 0;
   std::int64_t n_preempted = 0;  // answers that were, once or more
   ChurnCounts churn;
-  ServingSnapshot serving;  // at the end
-  std::int64_t n_alone = 0;
+  ServingSnapshot serving;               // at the end
+  std::int64_t n_alone = 0;              // answers computed alone
   std::int64_t memory_growth_bytes = 0;  // since the warm-up
   double asking_s = 0;
 };
@@ -73,6 +73,7 @@ class ChaosRun {
   void ask_some(Client& client, int n);
   void ask(Client& client);
   CollectingSink::OnEvent leave(const RandomRequest& what, RequestId id);
+  void count(const Answer& answer);
   void check(std::vector<Asked> asked);
   void check(const Asked& asked);
   void check_emptiness();

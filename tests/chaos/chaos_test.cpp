@@ -72,7 +72,7 @@ TEST_F(ChaosTest, WithCopiesOutAndBack) {
   warm.loop.prefix_cache.n_block_tokens = 16;
   warm.loop.prefix_cache.min_save_gain = 0;
   warm.loop.prefix_cache.max_hot_cells = 64;
-  warm.loop.prefix_cache.max_warm_bytes = 1 << 18;
+  warm.loop.prefix_cache.max_warm_bytes = 1 << 16;
   const ChaosCounts counts = run(warm, 3);
   EXPECT_GT(counts.serving.n_prefix_warm_hits, 0);
   EXPECT_GT(counts.serving.n_prefix_warm_evictions, 0);

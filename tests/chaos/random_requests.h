@@ -15,11 +15,12 @@
 namespace graft {
 
 struct RandomRequestOptions {
-  std::vector<std::string> names;  // of modules that may be there; at least two. And one never is
+  std::vector<std::string> names;  // of modules that may be there; at least two
   std::vector<float> scales = {1, 0.5F, -1, -0.25F, 2, 0};
   std::uint32_t seed = 1;
   std::uint32_t n_vocab = 2;
-  std::size_t n_prompts = 30;  // some thirty tokens with a common beginning, and up to as many
+  // Prompts: the first half or more of a stem, and up to eight tokens.
+  std::size_t n_prompts = 30;
   std::size_t n_stems = 4;
   std::size_t max_stem_tokens = 48;
   std::int32_t max_tokens = 24;
@@ -48,7 +49,7 @@ class RandomRequests {
 
  private:
   std::size_t below(std::size_t n) { return random_() % n; }
-  std::string any_name();
+  std::string any_name();  // now and then one that never is there
   float any_scale() { return options_.scales[below(options_.scales.size())]; }
   void make_prompts();
   void choose_modules(RandomRequest& made);
