@@ -146,7 +146,7 @@ class Bench:
             return self.streams()
 
         def beside():
-            late = threading.Timer(1.0, ask)
+            late = threading.Timer(self.options.delay, ask)
             begin = time.monotonic()
             late.start()
             result = self.streams()
@@ -214,6 +214,8 @@ def main():
     parser.add_argument("--tokens", type=int, default=160)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--delay", type=float, default=2.5,
+                        help="seconds after which the long prompt comes: all streams decode by then")
     options = parser.parse_args()
     if not options.adapters:
         options.only = [name for name in options.only if name not in ("loads", "adapters")]

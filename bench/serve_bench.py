@@ -9,11 +9,12 @@ server sleeps. Standard library only.
 
 usage: serve_bench.py MODEL.gguf [--adapters DIR...] [--graft PATH] [--llama-server PATH]
                       [--streams 8] [--requests N] [--prompt 96] [--common-prefix 0] [--tokens 64]
-                      [--rounds 7] [--threads 2]
+                      [--rounds 7] [--threads 2] [--rows base mixed one]
 """
 
 import argparse
 import http.client
+import itertools
 import json
 import os
 import re
@@ -82,11 +83,14 @@ def run_round(server, options, models, seed):
     return json.loads(result.stdout)
 
 
+SEEDS = itertools.count(1)  # no prompt twice, or a server would have it in its cache
+
+
 def compare(title, options, graft, graft_models, peer):
     pairs = []
     for number in range(options.rounds + 1):
-        ours = run_round(graft, options, graft_models, 2 * number)
-        theirs = run_round(peer, options, [], 2 * number + 1)
+        ours = run_round(graft, options, graft_models, next(SEEDS))
+        theirs = run_round(peer, options, [], next(SEEDS))
         if number > 0:  # the first pair warms up
             pairs.append((ours, theirs))
 
@@ -123,6 +127,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--module-precision", default="f16")
+    parser.add_argument("--rows", nargs="+", choices=["base", "mixed", "one"],
+                        default=["base", "mixed", "one"])
     options = parser.parse_args()
 
     cells = options.streams * (options.prompt + options.tokens + 32)
@@ -143,9 +149,11 @@ def main():
     print("| | graft | llama-server, base | ratio | ratio, all decode | first token ms | client |\n"
           "|---|---|---|---|---|---|---|")
     try:
-        compare("base only", options, graft, ["base"], peer)
-        if names:
+        if "base" in options.rows:
+            compare("base only", options, graft, ["base"], peer)
+        if names and "mixed" in options.rows:
             compare(f"{len(names)} different adapters", options, graft, names, peer)
+        if names and "one" in options.rows:
             compare("one adapter", options, graft, names[:1], peer)
         print(f"\nresident memory: graft {graft.memory_mb():.0f} MB, "
               f"llama-server {peer.memory_mb():.0f} MB")
