@@ -126,9 +126,26 @@ Status ConstraintState::accept_text(std::string_view bytes) {
 }
 
 Status ConstraintState::allowed(TokenMask& mask) {
+  place_ = matcher_.begin(place_);
+  if (place_.partial.empty() && !place_.is_dead()) {
+    for (const KnownMask& known : known_) {
+      if (known.set != place_.set || known.epoch != matcher_.epoch()) continue;
+      mask = known.mask;
+      return {};
+    }
+  }
+  collect(mask);
+  GRAFT_RETURN_IF_ERROR(check_work());
+  if (place_.partial.empty()) {
+    known_[next_known_] = {place_.set, matcher_.epoch(), mask};
+    next_known_ = (next_known_ + 1) % known_.size();
+  }
+  return {};
+}
+
+void ConstraintState::collect(TokenMask& mask) {
   const Vocabulary& vocabulary = constraint_->vocabulary_;
   mask.reset(vocabulary.size());
-  place_ = matcher_.begin(place_);
   if (may_end()) {
     for (const TokenId token : vocabulary.end_of_generation_ids()) mask.add(token);
   }
@@ -147,7 +164,6 @@ Status ConstraintState::allowed(TokenMask& mask) {
       if (is_other && !vocabulary.is_end_of_generation(token)) mask.add(token);
     }
   }
-  return check_work();
 }
 
 // Down the trie as far as the text fits.

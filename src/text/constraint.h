@@ -6,6 +6,8 @@
 // The work of every later call is bounded. Nothing here throws (memory apart).
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -76,6 +78,7 @@ class ConstraintState {
 
   bool is_readable(TokenId token) const;
   Place after(TokenId token);
+  void collect(TokenMask& mask);
   void walk(TokenMask& mask);
   Status begin();
   Status check_work() const;
@@ -84,6 +87,14 @@ class ConstraintState {
   GrammarMatcher matcher_;
   Place place_;
   std::vector<Place> path_;  // by depth in the trie
+  // What was allowed at the last places, which answers come back to: the inside of a string, say.
+  struct KnownMask {
+    GrammarMatcher::SetId set = GrammarMatcher::kDead;
+    std::uint32_t epoch = 0;
+    TokenMask mask;
+  };
+  std::array<KnownMask, 4> known_;
+  std::size_t next_known_ = 0;
 };
 
 // ConstraintCompiler: compiles for one vocabulary and remembers the last constraints by content.

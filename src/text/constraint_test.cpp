@@ -518,6 +518,27 @@ TEST_F(ConstraintTest, FitsWhatLlamasSamplerFits) {
   }
 }
 
+TEST_F(ConstraintTest, PlacesThatComeAgainAllowTheSame) {
+  const auto constraint =
+      compile(grammar(R"(root ::= "\"" ([a-z] | "\\" [nt])* "\"" [0-9]{2,30})"));
+  ASSERT_NE(constraint, nullptr);
+  ConstraintState state(constraint);
+  const std::string text = R"("ab\nccdd\t\nefgh"0123456789)";
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    TokenMask again;
+    TokenMask fresh;
+    ConstraintState other(constraint);
+    ASSERT_TRUE(other.accept_text(std::string_view(text).substr(0, i)));
+    ASSERT_TRUE(other.allowed(fresh));
+    ASSERT_TRUE(state.allowed(again));
+    ASSERT_TRUE(state.allowed(again));
+    for (TokenId token = 0; token < vocabulary_->size(); ++token) {
+      ASSERT_EQ(again.contains(token), fresh.contains(token)) << i << ", token " << token;
+    }
+    ASSERT_TRUE(state.accept_text(std::string_view(text).substr(i, 1)));
+  }
+}
+
 TEST_F(ConstraintTest, TheCompilerRemembersTheLastOnes) {
   const ConstraintCompiler compiler(*vocabulary_);
   const auto first = compiler.compile(regex("a+"));

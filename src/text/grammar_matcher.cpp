@@ -8,6 +8,7 @@ namespace graft {
 GrammarMatcher::GrammarMatcher(const Grammar& grammar) : grammar_(grammar) { forget(); }
 
 void GrammarMatcher::forget() {
+  ++epoch_;
   nodes_.assign(1, Node{});
   node_ids_.clear();
   seen_.assign(1, 0);

@@ -41,6 +41,8 @@ class GrammarMatcher {
   Place begin(const Place& keep);
   // A new allowance that leaves all places and sets valid.
   void allow_work(std::int64_t work) { work_left_ = work; }
+  // Changes when begin() made all places invalid.
+  std::uint32_t epoch() const { return epoch_; }
   bool exhausted() const { return work_left_ < 0; }
 
   Place start();
@@ -89,6 +91,7 @@ class GrammarMatcher {
 
   const Grammar& grammar_;
   std::int64_t work_left_ = kMaxMatcherWork;
+  std::uint32_t epoch_ = 0;
   std::vector<Node> nodes_;
   std::unordered_map<std::uint64_t, NodeId> node_ids_;
   std::vector<std::uint32_t> seen_;  // per node: the last open() round that saw it
