@@ -73,7 +73,7 @@ Output EmbeddingExchange::poll(bool /*idle*/) {
   if (status && shutting_down_) status = stopped_by_shutdown();
   if (!status) {
     output.whole = std::make_unique<HttpResponse>(failed(status.error()));
-  } else if (answer_.complete()) {
+  } else if (answer_.complete() && running_.empty()) {  // also what the log counts has come
     done_ = true;
     output.whole = std::make_unique<HttpResponse>();
     output.whole->headers = headers_;
