@@ -271,7 +271,10 @@ TEST_F(LoopTest, RandomLoadInLittleMemoryGivesTheAnswersOfEachAlone) {
                         .loop = {.n_headroom_cells = 0}};
     tight.loop.n_prefill_beside_decode = static_cast<std::int32_t>(1 + 5 * seed);
     ServingRig rig(*model_, tight);
-    expect_same(alone, answer_together(rig, mix, seed), "seed " + std::to_string(seed));
+    // When they come is up to the machine; if never too many ran at once: again.
+    for (int i = 0; i < 1 || (i < 20 && rig.loop().counters().n_preemptions == 0); ++i) {
+      expect_same(alone, answer_together(rig, mix, seed), "seed " + std::to_string(seed));
+    }
     EXPECT_GT(rig.loop().counters().n_preemptions, 0);
     rig.stop();
     rig.engine().check_invariants();
