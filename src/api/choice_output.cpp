@@ -1,5 +1,7 @@
 #include "api/choice_output.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace graft::api {
@@ -14,17 +16,15 @@ ChatDelta ChoiceOutput::take(const TokenOutput& event) {
   ++n_tokens_;
   pending_ += event.text;
   if (pending_.size() < piece_bytes_) return {};
-  return push(std::exchange(pending_, {}));
+  return with_ids(parser_.push(std::exchange(pending_, {})));
 }
 
 ChoiceEnd ChoiceOutput::finish(const Finished& event) {
   ChoiceEnd end;
-  end.rest = push(std::exchange(pending_, {}) + event.text);
-  ChatDelta last = parser_.finish();
-  for (ToolCallDelta& step : last.tool_calls) {
-    if (step.is_first) step.call.id = make_call_id_();
-    end.rest.tool_calls.push_back(std::move(step));
-  }
+  end.rest = with_ids(parser_.push(std::exchange(pending_, {}) + event.text));
+  ChatDelta last = with_ids(parser_.finish());
+  std::move(last.tool_calls.begin(), last.tool_calls.end(),
+            std::back_inserter(end.rest.tool_calls));
   end.rest.reasoning += last.reasoning;
   end.rest.content += last.content;
   end.error = parser_.error();
@@ -39,8 +39,7 @@ Finished ChoiceOutput::ended_early() const {
   return event;
 }
 
-ChatDelta ChoiceOutput::push(const std::string& text) {
-  ChatDelta delta = parser_.push(text);
+ChatDelta ChoiceOutput::with_ids(ChatDelta delta) const {
   for (ToolCallDelta& step : delta.tool_calls) {
     if (step.is_first) step.call.id = make_call_id_();
   }

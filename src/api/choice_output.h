@@ -39,7 +39,7 @@ class ChoiceOutput {
   Finished ended_early() const;
 
  private:
-  ChatDelta push(const std::string& text);
+  ChatDelta with_ids(ChatDelta delta) const;
 
   ChatOutputParser parser_;
   MakeCallId make_call_id_;

@@ -54,10 +54,7 @@ Answer embed(const RouteCall& route, const EmbeddingCall& call) {
   InboxLimits limits;
   limits.wake_on_tokens = false;
   EmbeddingShape shape = make_shape(call, *inputs, resolution);
-  std::vector<Header> headers = {{"x-request-id", route.request_id}};
-  if (!resolution.attachments.empty()) {
-    headers.emplace_back("x-graft-modules", modules_header(resolution.attachments));
-  }
+  std::vector<Header> headers = module_headers(route, resolution.attachments);
   EmbeddingWork work{route.caller, std::move(*inputs), std::move(resolution.attachments),
                      call.text.prefix_cache, route.line};
   auto exchange = std::make_shared<EmbeddingExchange>(

@@ -118,8 +118,7 @@ constexpr Field kFields[] = {
 // clang-format on
 
 Error wrong(const Field& field, const std::string& expected) {
-  const std::string name(field.name);
-  return invalid_argument("'" + name + "' must be " + expected + ".", name);
+  return must_be(std::string(field.name), expected);
 }
 
 std::string range_text(const Field& field) {
@@ -202,6 +201,14 @@ Status check_fields(const Json& body, Endpoint endpoint) {
     }
   }
   return {};
+}
+
+Error must_be(const std::string& param, const std::string& expected) {
+  return invalid_argument("'" + param + "' must be " + expected + ".", param);
+}
+
+std::string element(const std::string& list, std::size_t index) {
+  return list + "[" + std::to_string(index) + "]";
 }
 
 }  // namespace graft::api

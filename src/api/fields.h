@@ -73,4 +73,9 @@ Status check_fields(const Json& body, Endpoint endpoint);
 // The field's value, or null when it is absent or JSON null.
 const Json* find_field(const Json& body, const char* name);
 
+// "'param' must be expected."
+Error must_be(const std::string& param, const std::string& expected);
+// "list[index]"
+std::string element(const std::string& list, std::size_t index);
+
 }  // namespace graft::api

@@ -206,10 +206,7 @@ std::string ignored_header(const std::vector<std::string>& ignored) {
 }
 
 std::vector<Header> answer_headers(const RouteCall& route, const Submission& common) {
-  std::vector<Header> headers = {{"x-request-id", route.request_id}};
-  if (!common.attachments.empty()) {
-    headers.emplace_back("x-graft-modules", modules_header(common.attachments));
-  }
+  std::vector<Header> headers = module_headers(route, common.attachments);
   if (common.constraint != nullptr && !common.constraint->ignored_keywords().empty()) {
     headers.emplace_back("x-graft-warning", ignored_header(common.constraint->ignored_keywords()));
   }
@@ -260,6 +257,12 @@ void describe(RequestLine& line, const Resolution& resolution, const GenerationC
     const auto* text = std::get_if<std::string>(&prompt);
     line.prompt += text != nullptr ? *text : "[token ids]";
   }
+}
+
+std::vector<Header> module_headers(const RouteCall& route, const AttachmentSet& attachments) {
+  std::vector<Header> headers = {{"x-request-id", route.request_id}};
+  if (!attachments.empty()) headers.emplace_back("x-graft-modules", modules_header(attachments));
+  return headers;
 }
 
 void truncate(TokenLists& prompts, const GenerationCall& call, const ModelFacts& facts) {

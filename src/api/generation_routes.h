@@ -40,6 +40,9 @@ Result<TokenLists> tokenize(const PromptBuilder& builder, const GenerationCall& 
 void describe(RequestLine& line, const Resolution& resolution, const GenerationCall& call,
               bool with_prompt);
 
+// x-request-id and, where modules act, x-graft-modules.
+std::vector<Header> module_headers(const RouteCall& route, const AttachmentSet& attachments);
+
 // What `truncate_prompt_tokens` leaves: the end of each prompt.
 void truncate(TokenLists& prompts, const GenerationCall& call, const ModelFacts& facts);
 

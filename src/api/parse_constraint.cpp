@@ -12,10 +12,6 @@ namespace {
 
 using Kind = ConstraintSource::Kind;
 
-Error must_be(const std::string& param, const std::string& expected) {
-  return invalid_argument("'" + param + "' must be " + expected + ".", param);
-}
-
 Error unsupported(const std::string& param, const std::string& what) {
   return Error{ErrorCode::kNotSupported, "'" + param + "': " + what + " is not supported.", param};
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/fields.h"
+#include "api/json_slice.h"
 #include "text/gbnf.h"
 #include "text/json_schema_grammar.h"
 
@@ -16,10 +17,6 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxToolNameBytes = 64;
-
-Error bad_tool(const std::string& param, const std::string& expected) {
-  return invalid_argument("'" + param + "' must be " + expected + ".", param);
-}
 
 template <typename AnyJson>
 const AnyJson* find_in(const AnyJson& object, const char* name) {
@@ -61,7 +58,7 @@ Status check_schema(const OrderedJson& schema, bool strict, const std::string& p
 
 Result<OrderedJson> read_function(const OrderedJson& tool, const std::string& param) {
   const OrderedJson* type = tool.is_object() ? find_in(tool, "type") : nullptr;
-  if (!is_string(type)) return bad_tool(param, "an object with a string 'type'");
+  if (!is_string(type)) return must_be(param, "an object with a string 'type'");
   if (*type != "function") {
     return Error{ErrorCode::kNotSupported,
                  "'" + param + ".type': only tools of type 'function' are supported.",
@@ -69,27 +66,26 @@ Result<OrderedJson> read_function(const OrderedJson& tool, const std::string& pa
   }
   const OrderedJson* function = find_in(tool, "function");
   if (function == nullptr || !function->is_object())
-    return bad_tool(param + ".function", "an object");
+    return must_be(param + ".function", "an object");
   const OrderedJson* name = find_in(*function, "name");
   if (!is_string(name) || !is_tool_name(name->get_ref<const std::string&>())) {
-    return bad_tool(param + ".function.name",
-                    "1 to 64 letters, digits, dots, hyphens and underscores");
+    return must_be(param + ".function.name", kToolNameRule);
   }
   OrderedJson read = {{"name", *name}, {"description", ""}};
   if (const OrderedJson* description = find_in(*function, "description")) {
-    if (!description->is_string()) return bad_tool(param + ".function.description", "a string");
+    if (!description->is_string()) return must_be(param + ".function.description", "a string");
     read["description"] = *description;
   }
   read["parameters"] = OrderedJson{{"type", "object"}, {"properties", OrderedJson::object()}};
   if (const OrderedJson* parameters = find_in(*function, "parameters")) {
     if (!parameters->is_object()) {
-      return bad_tool(param + ".function.parameters", "a JSON schema that is an object");
+      return must_be(param + ".function.parameters", "a JSON schema that is an object");
     }
     if (!parameters->empty()) read["parameters"] = *parameters;
   }
   const OrderedJson* strict = find_in(*function, "strict");
   if (strict != nullptr && !strict->is_boolean()) {
-    return bad_tool(param + ".function.strict", "true or false");
+    return must_be(param + ".function.strict", "true or false");
   }
   GRAFT_RETURN_IF_ERROR(check_schema(read["parameters"], strict != nullptr && strict->get<bool>(),
                                      param + ".function.parameters"));
@@ -98,8 +94,10 @@ Result<OrderedJson> read_function(const OrderedJson& tool, const std::string& pa
 
 // The names of the tools; `text` becomes the checked list.
 Result<std::set<std::string>> read_tool_list(std::string_view body, std::string& text) {
-  const OrderedJson json = OrderedJson::parse(body);  // it was parsed before
-  const OrderedJson& tools = json.at("tools");
+  // It was parsed before. A key written with escapes is found by parsing all of it again.
+  const std::string_view slice = slice_json(body, {"tools"});
+  const OrderedJson tools =
+      slice.empty() ? OrderedJson::parse(body).at("tools") : OrderedJson::parse(slice);
   if (tools.size() > kMaxTools) {
     return invalid_argument("'tools' has more than " + std::to_string(kMaxTools) + " entries.",
                             "tools");
@@ -107,7 +105,7 @@ Result<std::set<std::string>> read_tool_list(std::string_view body, std::string&
   OrderedJson read = OrderedJson::array();
   std::set<std::string> names;
   for (std::size_t i = 0; i < tools.size(); ++i) {
-    const std::string param = "tools[" + std::to_string(i) + "]";
+    const std::string param = element("tools", i);
     GRAFT_ASSIGN_OR_RETURN(OrderedJson tool, read_function(tools[i], param));
     if (!names.insert(tool["function"]["name"].get<std::string>()).second) {
       return invalid_argument("'" + param + ".function.name' is the name of an earlier tool.",
@@ -128,13 +126,13 @@ Status read_named_choice(const Json& choice, const std::set<std::string>& names,
   const Json* type = choice.is_object() ? find_field(choice, "type") : nullptr;
   const Json* function = choice.is_object() ? find_field(choice, "function") : nullptr;
   if (type == nullptr || *type != "function" || function == nullptr || !function->is_object()) {
-    return bad_tool("tool_choice",
-                    "\"none\", \"auto\", \"required\" or "
-                    "{\"type\":\"function\",\"function\":{\"name\":...}}");
+    return must_be("tool_choice",
+                   "\"none\", \"auto\", \"required\" or "
+                   "{\"type\":\"function\",\"function\":{\"name\":...}}");
   }
   const Json* name = find_field(*function, "name");
   if (name == nullptr || !name->is_string() || !names.contains(name->get<std::string>())) {
-    return bad_tool("tool_choice.function.name", "the name of one of the 'tools'");
+    return must_be("tool_choice.function.name", "the name of one of the 'tools'");
   }
   prompt.named_tool = name->get<std::string>();
   prompt.tool_choice = ToolChoice::kRequired;

@@ -20,7 +20,9 @@ Status read_tools(std::string_view body, const Json& json, ChatPrompt& prompt);
 // chat_template_kwargs and reasoning_effort.
 Status read_template_kwargs(const Json& json, ChatPrompt& prompt);
 
-// Whether `name` is one to 64 letters, digits, dots, hyphens and underscores.
+// What a tool may be called, in words.
+inline constexpr const char* kToolNameRule =
+    "1 to 64 letters, digits, dots, hyphens and underscores";
 bool is_tool_name(std::string_view name);
 
 }  // namespace graft::api

@@ -7,14 +7,6 @@
 
 namespace graft::api {
 
-Error must_be(const std::string& param, const std::string& expected) {
-  return invalid_argument("'" + param + "' must be " + expected + ".", param);
-}
-
-std::string element(const std::string& list, std::size_t index) {
-  return list + "[" + std::to_string(index) + "]";
-}
-
 void copy_fields(const Json& from, Json& to, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (const Json* value = find_field(from, name)) to[name] = *value;

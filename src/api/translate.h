@@ -7,15 +7,13 @@
 #include <string>
 #include <string_view>
 
+#include "api/fields.h"
 #include "api/request_json.h"
 #include "base/result.h"
 
 namespace graft::api {
 
 constexpr std::size_t kMaxBlocks = 4096;  // of a request: messages, items or blocks of one content
-
-Error must_be(const std::string& param, const std::string& expected);
-std::string element(const std::string& list, std::size_t index);
 
 // Copies the fields that `from` has.
 void copy_fields(const Json& from, Json& to, std::initializer_list<const char*> names);

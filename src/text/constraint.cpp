@@ -127,7 +127,7 @@ Status ConstraintState::accept_text(std::string_view bytes) {
 
 Status ConstraintState::allowed(TokenMask& mask) {
   place_ = matcher_.begin(place_);
-  if (place_.partial.empty() && !place_.is_dead()) {
+  if (place_.partial.empty()) {
     for (const KnownMask& known : known_) {
       if (known.set != place_.set || known.epoch != matcher_.epoch()) continue;
       mask = known.mask;

@@ -90,7 +90,7 @@ class ConstraintState {
   // What was allowed at the last places, which answers come back to: the inside of a string, say.
   struct KnownMask {
     GrammarMatcher::SetId set = GrammarMatcher::kDead;
-    std::uint32_t epoch = 0;
+    std::uint32_t epoch = 0;  // 0 = no mask yet
     TokenMask mask;
   };
   std::array<KnownMask, 4> known_;
