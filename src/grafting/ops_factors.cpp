@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "modules/residency/half_float.h"
 #include "modules/residency/row_codec.h"
 
 namespace graft {
@@ -61,8 +62,32 @@ std::vector<std::byte> transposed_b(const ResidentTerm& term, std::size_t value_
   return out;
 }
 
+// Resident blocks of q8_0 as ggml's, which begin with the scale, as f16.
+std::vector<std::byte> ggml_q8_blocks(std::span<const std::byte> blocks) {
+  std::vector<std::byte> out(blocks.size());
+  for (std::size_t at = 0; at < blocks.size(); at += kQ8BlockBytes) {
+    std::uint16_t scale = 0;
+    std::memcpy(&scale, blocks.data() + at + kQ8BlockValues, sizeof(scale));
+    scale = f16_from_f32(f32_from_bf16(scale));  // exact (row_codec.h)
+    std::memcpy(out.data() + at, &scale, sizeof(scale));
+    std::memcpy(out.data() + at + sizeof(scale), blocks.data() + at, kQ8BlockValues);
+  }
+  return out;
+}
+
+void upload_a(const ResidentTerm& term, ggml_tensor* a) {
+  const std::size_t n_bytes = ggml_nbytes(a);
+  if (term.type_a != ResidentType::kQ8_0) {
+    ggml_backend_tensor_set(a, term.a, 0, n_bytes);
+    return;
+  }
+  static_assert(kQ8BlockBytes == kQ8BlockValues + sizeof(std::uint16_t));
+  const std::vector<std::byte> blocks = ggml_q8_blocks({term.a, n_bytes});
+  ggml_backend_tensor_set(a, blocks.data(), 0, n_bytes);
+}
+
 void upload(const ResidentTerm& term, const TermFactors& factors) {
-  ggml_backend_tensor_set(factors.a, term.a, 0, ggml_nbytes(factors.a));
+  upload_a(term, factors.a);
   const std::vector<std::byte> b = transposed_b(term, ggml_type_size(factors.b->type));
   ggml_backend_tensor_set(factors.b, b.data(), 0, b.size());
   if (factors.bias != nullptr) {

@@ -110,12 +110,17 @@ class MixRun {
 
   // Largest difference over the rows of one sequence.
   double difference(const Logits& a, const Logits& b, std::int32_t sequence) const {
-    double largest = 0;
+    return differences(a, b, sequence).back();
+  }
+
+  // Of each row of one sequence the largest difference, ascending.
+  std::vector<double> differences(const Logits& a, const Logits& b, std::int32_t sequence) const {
+    std::vector<double> of_rows;
     for (std::size_t i = 0; i < a.size(); ++i) {
-      if (sequence_of_row_[i] != sequence) continue;
-      largest = std::max(largest, largest_difference(a[i], b[i]));
+      if (sequence_of_row_[i] == sequence) of_rows.push_back(largest_difference(a[i], b[i]));
     }
-    return largest;
+    std::sort(of_rows.begin(), of_rows.end());
+    return of_rows;
   }
 
   std::int32_t n_sequences() const { return static_cast<std::int32_t>(n_sequences_); }
@@ -162,7 +167,21 @@ TEST(Ops, AgreesWithFusedInAMixedBatch) {
 TEST(Ops, AgreesWithFusedAtExperts) {
   expect_agreement(expert_mix(), Precision::kFile, 1e-5);
   expect_agreement(expert_mix(), Precision::kF16, 5e-3);
-  expect_agreement(expert_mix(), Precision::kQ8_0, 0.1);
+}
+
+// That ggml rounds x to q8_0 can change which experts a row goes to, and then the row by anything:
+// the median row is judged.
+TEST(Ops, AgreesWithFusedAtExpertsInQ8) {
+  const Mix mix = expert_mix();
+  const MixRun run(mix, Precision::kQ8_0);
+  const Logits base = run_alone(mix, run, EmitterKind::kFused, false);
+  const Logits fused = run_alone(mix, run, EmitterKind::kFused, true);
+  const Logits ops = run_alone(mix, run, EmitterKind::kOps, true);
+  for (std::int32_t s = 1; s < run.n_sequences(); ++s) {
+    const std::vector<double> differences = run.differences(fused, ops, s);
+    EXPECT_LT(differences[differences.size() / 2], 0.05 * run.difference(fused, base, s))
+        << "sequence " << s;
+  }
 }
 
 RandomTerm term_at(const Model& model, SiteOp op, const std::string& tensor, std::int64_t rank) {

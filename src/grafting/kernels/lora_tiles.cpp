@@ -63,15 +63,15 @@ struct Q8Row {
   static HWY_INLINE const std::byte* block(const std::byte* row, std::int64_t i) {
     return row + i / kQ8BlockValues * kBlockBytes;
   }
+  // The scale is the upper half of the block's last four bytes, read as an f32's upper half.
   static HWY_INLINE Scale scale(const std::byte* row, std::int64_t i) {
-    const hn::Rebind<hwy::float16_t, D> d_half;
-    const hn::Rebind<std::uint16_t, D> d_bits;
-    std::uint16_t bits = 0;
-    hwy::CopyBytes<2>(block(row, i), &bits);
-    return hn::PromoteTo(D(), hn::BitCast(d_half, hn::Set(d_bits, bits)));
+    const hn::Rebind<std::uint32_t, D> d_bits;
+    std::uint32_t bits = 0;
+    hwy::CopyBytes<4>(block(row, i) + kBlockBytes - 4, &bits);
+    return hn::BitCast(D(), hn::And(hn::Set(d_bits, bits), hn::Set(d_bits, 0xFFFF0000U)));
   }
   static HWY_INLINE V load(const std::byte* row, std::int64_t i, Scale scale) {
-    const auto* steps = reinterpret_cast<const std::int8_t*>(block(row, i) + 2);
+    const auto* steps = reinterpret_cast<const std::int8_t*>(block(row, i));
     const hn::Rebind<std::int8_t, D> d_steps;
     const hn::Rebind<std::int32_t, D> d_wide;
     const auto wide = hn::PromoteTo(d_wide, hn::LoadU(d_steps, steps + i % kQ8BlockValues));

@@ -24,7 +24,7 @@ enum class ResidentType : std::uint8_t {
   kF32,
   kF16,
   kBF16,
-  kQ8_0,  // ggml's q8_0: blocks of 32 int8 with one f16 scale; lossy, by request only
+  kQ8_0,  // as ggml's q8_0, blocks of 32 int8 with one scale (row_codec.h); lossy, by request only
 };
 
 struct ResidentTerm {

@@ -188,8 +188,8 @@ TEST(ResidentAdapter, QuantisationErrorStaysNearHalfAStep) {
   ASSERT_TRUE(packed);
   const ResidentTerm& resident = (*packed)->terms()[0];
   EXPECT_EQ(resident.type_b, ResidentType::kQ8_0);
-  // Half a step of 1/127, a scale rounded to f16 (2^-11) and up by at most one f16 step.
-  const double half_step = 0.5 / 127 * (1 + std::ldexp(1.0, -9));
+  // Half a step of 1/127, a scale of eight significant bits that is rounded up.
+  const double half_step = 0.5 / 127 * (1 + std::ldexp(1.0, -7));
   EXPECT_LE(largest_difference(resident, term), half_step);
   EXPECT_GT((*packed)->packing_error(), 0.5 * half_step);
   EXPECT_LE((*packed)->packing_error(), 1.1 * half_step);
@@ -225,6 +225,19 @@ TEST(ResidentAdapter, ScaleOfABlockNeverClips) {
     std::vector<std::byte> row(kQ8BlockBytes);
     encode_row(ResidentType::kQ8_0, values, row.data());
     EXPECT_NEAR(decode_value(ResidentType::kQ8_0, row.data(), 5), values[5], values[5] * 0.005);
+  }
+}
+
+// The operations of a GPU take blocks with an f16 scale.
+TEST(ResidentAdapter, ScaleOfABlockIsExactAsF16) {
+  for (int i = 0; i < 1000; ++i) {
+    const std::vector<float> values(32, std::pow(10.0F, -8.0F + 0.015F * static_cast<float>(i)));
+    std::vector<std::byte> row(kQ8BlockBytes);
+    encode_row(ResidentType::kQ8_0, values, row.data());
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, row.data() + kQ8BlockValues, sizeof(bits));
+    const float scale = f32_from_bf16(bits);
+    EXPECT_EQ(f32_from_f16(f16_from_f32(scale)), scale) << values[0];
   }
 }
 

@@ -30,22 +30,29 @@ std::uint16_t bf16_from_f32(float value) {
   return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U);
 }
 
-// One block: f16 scale, then 32 int8.
+// The least scale of a block with that largest value that clips nothing and is exact both as bf16
+// and, for ggml's q8_0, as f16: an f16 whose last three bits are zero.
+float q8_scale(float largest) {
+  constexpr std::uint16_t kStep = 8;
+  auto bits = static_cast<std::uint16_t>(f16_from_f32(largest / 127.0F) & ~(kStep - 1U));
+  while (f32_from_f16(bits) * 127.5F <= largest && largest > 0.0F) {
+    bits = static_cast<std::uint16_t>(bits + kStep);
+  }
+  return f32_from_f16(bits);
+}
+
+// One block: 32 int8, then the scale.
 void encode_q8_block(std::span<const float> values, std::byte* block) {
   float largest = 0.0F;
   for (const float value : values) {
     largest = std::max(largest, std::fabs(value));
   }
-  std::uint16_t scale_bits = f16_from_f32(largest / 127.0F);
-  if (f32_from_f16(scale_bits) * 127.5F <= largest && largest > 0.0F) {
-    ++scale_bits;  // the next f16 above
-  }
-  const float scale = f32_from_f16(scale_bits);
-  store(scale_bits, block);
+  const float scale = q8_scale(largest);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const float steps = scale > 0.0F ? std::nearbyint(values[i] / scale) : 0.0F;
-    store(static_cast<std::int8_t>(std::clamp(steps, -127.0F, 127.0F)), block + 2 + i);
+    store(static_cast<std::int8_t>(std::clamp(steps, -127.0F, 127.0F)), block + i);
   }
+  store(bf16_from_f32(scale), block + kQ8BlockValues);
 }
 
 }  // namespace
@@ -89,8 +96,8 @@ float decode_value(ResidentType type, const std::byte* row, std::int64_t index) 
     case ResidentType::kBF16: return f32_from_bf16(load<std::uint16_t>(row + 2 * i));
     case ResidentType::kQ8_0: {
       const std::byte* block = row + i / kQ8BlockValues * kQ8BlockBytes;
-      return static_cast<float>(load<std::int8_t>(block + 2 + i % kQ8BlockValues)) *
-             f32_from_f16(load<std::uint16_t>(block));
+      return static_cast<float>(load<std::int8_t>(block + i % kQ8BlockValues)) *
+             f32_from_bf16(load<std::uint16_t>(block + kQ8BlockValues));
     }
   }
   return 0.0F;

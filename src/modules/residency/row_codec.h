@@ -1,5 +1,8 @@
 // One row of factor values between f32 and the resident types, and its inverse. Used when an
 // adapter is packed; kernels have vector code of their own. Pure functions, any thread.
+//
+// A block of q8_0 is 32 int8, then their scale as bf16, which widens to f32 by one mask where ggml's
+// f16 needs a conversion. Every scale is exact as f16 too, so the block can become ggml's.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +14,7 @@
 namespace graft {
 
 // Writes resident_row_bytes(type, values.size()) bytes. f32 to f16 and bf16 round to nearest even;
-// for q8_0 each block's scale is rounded up where needed, so that its largest value is not clipped.
+// for q8_0 each block's scale is rounded so that its largest value is not clipped.
 void encode_row(ResidentType type, std::span<const float> values, std::byte* row);
 
 // The inverse, value for value what the kernels compute with.
