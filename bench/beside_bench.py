@@ -7,6 +7,7 @@
   long       a prompt of 2,000 tokens arrives while all streams decode
   schema     one stream more, whose answer follows a JSON schema; in turn with one without a schema
   adapters   each stream has another adapter; in turn with the base (needs --adapters)
+  queued     1,000 requests wait for admission; in turn with one more stream that runs
 
 Prints for each: tokens per second (with over without), the 99th percentile of the gaps between
 tokens (with over without, and over the median gap without); medians over the rounds. For `long`
@@ -180,6 +181,35 @@ class Bench:
         names = [f"m{i}" for i in range(len(self.options.adapters))]
         return self.streams, lambda: self.streams(names)
 
+    def queued(self):
+        """Both sides run one more stream; behind it wait no or 999 more requests."""
+        dice = random.Random(11)
+
+        def side(n_requests):
+            def run():
+                bodies = [{"prompt": [[dice.randrange(100, 40000) for _ in range(8)]
+                                      for _ in range(n)],
+                           "max_tokens": 8 * self.options.tokens, "temperature": 0,
+                           "ignore_eos": True, "stream": True}
+                          for n in n_requests]
+                held = []
+
+                def ask():
+                    for body in bodies:
+                        connection = http.client.HTTPConnection("127.0.0.1", self.port)
+                        connection.request("POST", "/v1/completions", json.dumps(body),
+                                           {"content-type": "application/json"})
+                        held.append(connection)
+                late = threading.Timer(self.options.delay, ask)
+                late.start()
+                result = self.streams()
+                late.join()
+                for connection in held:
+                    connection.close()  # gone: the server cancels what it asked for
+                return result
+            return run
+        return side([1]), side([1] + [111] * 9)
+
     def run(self, name):
         without, beside = getattr(self, name)()
         pairs = []
@@ -203,7 +233,7 @@ class Bench:
 
 def main():
     root = Path(__file__).resolve().parent.parent
-    names = ["scrapes", "idle", "schema", "long", "loads", "adapters"]
+    names = ["scrapes", "idle", "schema", "long", "loads", "adapters", "queued"]
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")

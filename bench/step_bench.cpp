@@ -5,6 +5,7 @@
 // The pools of the two sides do not spin while idle: the other side needs the cores.
 //
 // usage: step_bench tax|modules|attention|prefill|deterministic MODEL.gguf [ADAPTER...]
+//        step_bench decode MODEL.gguf plain|ours STREAMS PROMPT TOKENS
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -92,15 +93,14 @@ class Streams {
 
   // One decode step of every sequence with the sets given; then takes it back.
   void step(const std::vector<std::vector<PlannedAttachment>>& sets) {
-    StepPlan plan;
-    plan.sets = sets;
-    const int n_sets = static_cast<int>(sets.size());
-    for (int s = 0; s < n_seqs_; ++s) {
-      plan.rows.push_back({token_at(position_, s, context_.n_vocab()), position_, s, true,
-                           n_sets == 0 ? -1 : s % n_sets});
-    }
-    check(context_.decode(plan));
+    compute(sets);
     for (int s = 0; s < n_seqs_; ++s) context_.remove(s, position_);
+  }
+
+  // One decode step of every sequence that stays.
+  void advance() {
+    compute({});
+    ++position_;
   }
 
   static void check(int status) {
@@ -111,6 +111,17 @@ class Streams {
   }
 
  private:
+  void compute(const std::vector<std::vector<PlannedAttachment>>& sets) {
+    StepPlan plan;
+    plan.sets = sets;
+    const int n_sets = static_cast<int>(sets.size());
+    for (int s = 0; s < n_seqs_; ++s) {
+      plan.rows.push_back({token_at(position_, s, context_.n_vocab()), position_, s, true,
+                           n_sets == 0 ? -1 : s % n_sets});
+    }
+    check(context_.decode(plan));
+  }
+
   RawContext& context_;
   int n_seqs_;
   int position_ = 0;
@@ -312,6 +323,23 @@ void bench_deterministic(const std::string& path) {
       [&] { run_prompt(served, 512, {}); });
 }
 
+// The bare library decoding like a server's streams, for a script that compares it with one. `kind`:
+// "plain" is libllama alone, anything else has our attention. Prints tokens per second.
+void bench_decode(const std::string& path, const std::string& kind, int n_seqs, int prompt,
+                  int n_tokens) {
+  const bool is_plain = kind == "plain";
+  const ModelPointer model = is_plain ? load_plain(path) : load_model(path);
+  RawContext context(model.get(), {.n_ctx = static_cast<std::uint32_t>(
+                                       std::max(4096, n_seqs * (prompt + n_tokens + 32))),
+                                   .n_seqs = static_cast<std::uint32_t>(n_seqs),
+                                   .grafter = !is_plain});
+  Streams streams(context, n_seqs, prompt);
+  streams.advance();
+  const double begin = now_ms();
+  for (int i = 1; i < n_tokens; ++i) streams.advance();
+  std::printf("%.2f\n", 1e3 * n_seqs * (n_tokens - 1) / (now_ms() - begin));
+}
+
 }  // namespace
 }  // namespace graft::testing
 
@@ -332,6 +360,10 @@ int main(int argc, char** argv) {
     if (what == "ours") graft::testing::bench_ours(model);
     if (what == "prefill") graft::testing::bench_prefill(model);
     if (what == "deterministic") graft::testing::bench_deterministic(model);
+    if (what == "decode" && adapters.size() == 4) {
+      graft::testing::bench_decode(model, adapters[0], std::stoi(adapters[1]),
+                                   std::stoi(adapters[2]), std::stoi(adapters[3]));
+    }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "step_bench: %s\n", error.what());
     return 1;

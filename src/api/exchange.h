@@ -5,6 +5,7 @@
 // the connection's Waker, from any thread; the strand then calls poll().
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@ struct HttpRequest {
   std::string body;
   // It has waited for modules; what is unknown now stays unknown.
   bool modules_awaited = false;
+  std::chrono::steady_clock::time_point received_at = std::chrono::steady_clock::now();
 
   // The first header of that name, or "". Requires: `name` in lower case.
   std::string_view header(std::string_view name) const {

@@ -180,6 +180,7 @@ Result<std::vector<RequestId>> submit_all(const RouteCall& route, const Generati
       submission.constraint = common.constraint;
       submission.constraint_prefix = common.constraint_prefix;
       submission.constraint_triggers = common.constraint_triggers;
+      submission.received_at = route.line->begin;
       submission.sink =
           std::make_shared<LineSink>(route.line, std::make_shared<ChoiceSink>(inbox, choice));
       ids.push_back(submission.request.id);

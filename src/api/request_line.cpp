@@ -26,6 +26,7 @@ void RequestLine::add(const Finished& finished) {
   n_prompt_tokens.fetch_add(finished.n_prompt_tokens, std::memory_order_relaxed);
   n_cached_tokens.fetch_add(finished.n_cached_tokens, std::memory_order_relaxed);
   n_generated_tokens.fetch_add(finished.n_generated_tokens, std::memory_order_relaxed);
+  raise_to(prepare_us, finished.timings.prepare_ms);
   raise_to(queue_us, finished.timings.queue_ms);
   raise_to(prefill_us, finished.timings.prefill_ms);
   raise_to(decode_us, finished.timings.decode_ms);
@@ -56,6 +57,7 @@ void log_request(const RequestLine& line, int status) {
     fields.push_back({"prompt_tokens", line.n_prompt_tokens.load(std::memory_order_relaxed)});
     fields.push_back({"cached_tokens", line.n_cached_tokens.load(std::memory_order_relaxed)});
     fields.push_back({"generated_tokens", line.n_generated_tokens.load(std::memory_order_relaxed)});
+    fields.push_back({"prepare_ms", ms_of(line.prepare_us)});
     fields.push_back({"queue_ms", ms_of(line.queue_us)});
     fields.push_back({"prefill_ms", ms_of(line.prefill_us)});
     fields.push_back({"decode_ms", ms_of(line.decode_us)});

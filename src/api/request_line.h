@@ -21,7 +21,7 @@ namespace graft::api {
 struct RequestLine {
   using Clock = std::chrono::steady_clock;
 
-  Clock::time_point begin = Clock::now();
+  Clock::time_point begin = Clock::now();  // the request was complete
   LogLevel level = LogLevel::kInfo;
   std::string request_id;
   std::string trace_id;  // of the client's trace; "" = none
@@ -37,6 +37,7 @@ struct RequestLine {
   std::atomic<std::int64_t> n_cached_tokens{0};
   std::atomic<std::int64_t> n_generated_tokens{0};
   // Of the slowest choice.
+  std::atomic<std::int64_t> prepare_us{0};
   std::atomic<std::int64_t> queue_us{0};
   std::atomic<std::int64_t> prefill_us{0};
   std::atomic<std::int64_t> decode_us{0};

@@ -31,6 +31,7 @@ std::string shown(std::string_view text) {
 
 std::shared_ptr<RequestLine> begin_line(const HttpRequest& request, std::string request_id) {
   auto line = std::make_shared<RequestLine>();
+  line->begin = request.received_at;
   line->request_id = std::move(request_id);
   line->trace_id = trace_id_of(request.header("traceparent")).value_or("");
   line->method = shown(request.method);

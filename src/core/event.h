@@ -61,6 +61,7 @@ struct Timings {
   double queue_ms = 0;
   double prefill_ms = 0;  // admission to first token
   double decode_ms = 0;   // first token to last
+  double prepare_ms = 0;  // the client's request was complete to submission
 };
 
 struct Finished {

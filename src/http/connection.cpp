@@ -4,6 +4,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
+#include <chrono>
 #include <utility>
 
 #include "api/errors.h"
@@ -60,6 +61,7 @@ void Connection::on_handshake(const boost::system::error_code& error) {
   if (ByteStream::is_plain_http(error)) {
     const api::HttpResponse response =
         api::protocol_error(400, "This port speaks TLS: the address begins with https://.");
+    context_.service.http_counters().count(response.status);
     const std::string bytes = response_head(response, BodyFraming::kLength, false) + response.body;
     boost::system::error_code ignored;
     stream_.socket().non_blocking(true, ignored);
@@ -155,7 +157,7 @@ void Connection::advance() {
       http_1_0_ = false;
       head_only_ = false;
       phase_ = Phase::kAnswering;
-      send_whole(api::protocol_error(reader_.error_status(), reader_.error_message()));
+      send_own(api::protocol_error(reader_.error_status(), reader_.error_message()));
       return;
     case RequestReader::Progress::kComplete: begin_answer(); return;
     case RequestReader::Progress::kNeedMore: break;
@@ -189,6 +191,7 @@ void Connection::begin_answer() {
   keep_alive_ = reader_.keep_alive() && !draining_;
   http_1_0_ = reader_.is_http_1_0();
   api::HttpRequest request = reader_.take();
+  request.received_at = std::chrono::steady_clock::now();
   head_only_ = request.method == "HEAD";
   arm_deadline();
   if (!context_.service.is_heavy(request)) {
@@ -209,7 +212,7 @@ void Connection::prepare(api::HttpRequest request) {
   auto job =
       std::make_unique<AnswerJob>(context_.service, waker_, std::move(request), std::move(done));
   if (Status status = context_.pool.submit(std::move(job)); !status) {
-    send_whole(api::error_response(status.error()));
+    send_own(api::error_response(status.error()));
   }
 }
 
@@ -269,6 +272,12 @@ void Connection::poll(bool idle) {
   } else {
     write_more();
   }
+}
+
+// An answer that the service knows nothing of.
+void Connection::send_own(const api::HttpResponse& response) {
+  context_.service.http_counters().count(response.status);
+  send_whole(response);
 }
 
 void Connection::send_whole(const api::HttpResponse& response) {
@@ -378,7 +387,7 @@ void Connection::on_deadline() {
     keep_alive_ = false;
     request_unread_ = true;
     phase_ = Phase::kAnswering;
-    send_whole(api::protocol_error(408, "The request did not arrive in time."));
+    send_own(api::protocol_error(408, "The request did not arrive in time."));
     return;
   }
   if (exchange_ != nullptr) std::exchange(exchange_, nullptr)->abandon();

@@ -77,6 +77,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void prepare(api::HttpRequest request);
   void on_answer(api::Answer answer);
   void poll(bool idle);
+  void send_own(const api::HttpResponse& response);
   void send_whole(const api::HttpResponse& response);
   void send_head(const api::HttpResponse& head);
   void finish_answer();

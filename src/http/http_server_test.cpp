@@ -203,6 +203,9 @@ TEST_F(HttpServerTest, BadHttpIsRefusedAndTheConnectionCloses) {
     EXPECT_NE(response.head.find("connection: close"), std::string::npos) << bad.name;
     EXPECT_TRUE(one.at_end()) << bad.name;
   }
+  const auto n_bad = std::size(cases);
+  EXPECT_EQ(n_answers(400) + n_answers(413) + n_answers(417) + n_answers(431) + n_answers(501),
+            static_cast<std::int64_t>(n_bad));
   RawClient good = client();
   good.send(post_request(kChat, kPlainBody));
   EXPECT_EQ(good.read_response().status, 200);
@@ -283,6 +286,7 @@ TEST_F(HttpServerTest, TimeoutsByPhase) {
   RawClient body = client();
   body.send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{");
   EXPECT_EQ(body.read_response().status, 408);
+  EXPECT_EQ(n_answers(408), 2);
   RawClient idle = client();
   idle.send(get_request("/health"));
   EXPECT_EQ(idle.read_response().status, 200);

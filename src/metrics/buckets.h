@@ -10,6 +10,8 @@ namespace graft {
 // Microseconds.
 inline constexpr std::array<std::int64_t, 11> kStepTimeBoundsUs = {
     1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000, 5000000};
+inline constexpr std::array<std::int64_t, 11> kPrepareTimeBoundsUs = {
+    100, 200, 300, 500, 1000, 2000, 5000, 10000, 50000, 200000, 1000000};
 inline constexpr std::array<std::int64_t, 22> kFirstTokenBoundsUs = {
     1000,     5000,     10000,    20000,     40000,     60000,     80000,   100000,
     250000,   500000,   750000,   1000000,   2500000,   5000000,   7500000, 10000000,

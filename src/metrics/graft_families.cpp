@@ -76,6 +76,9 @@ void add_histograms(FamilyList& list, const ServingSnapshot& now) {
       .histogram(now.inter_token_us, kMicrosecondsPerSecond);
   list.family("graft_request_seconds", Type::Histogram, "From submission to the end")
       .histogram(now.request_us, kMicrosecondsPerSecond);
+  list.family("graft_prepare_seconds", Type::Histogram,
+              "From the last byte of a request to its submission, tokenised")
+      .histogram(now.prepare_us, kMicrosecondsPerSecond);
   list.family("graft_queue_seconds", Type::Histogram, "From submission to admission")
       .histogram(now.queue_us, kMicrosecondsPerSecond);
 }

@@ -52,6 +52,7 @@ void ServingCounters::record_end(const RequestRecord& request, SeriesList series
     case Outcome::kLength: add(n_length_); break;
   }
   add(n_finished);
+  if (request.prepare_us) prepare_us_.record(*request.prepare_us);
   queue_us_.record(request.queue_us);
   prefill_us_.record(request.prefill_us);
   decode_us_.record(request.decode_us);
@@ -94,6 +95,7 @@ ServingSnapshot ServingCounters::snapshot() const {
   snapshot.step_tokens = step_tokens_.snapshot();
   snapshot.first_token_us = first_token_us_.snapshot();
   snapshot.inter_token_us = inter_token_us_.snapshot();
+  snapshot.prepare_us = prepare_us_.snapshot();
   snapshot.queue_us = queue_us_.snapshot();
   snapshot.prefill_us = prefill_us_.snapshot();
   snapshot.decode_us = decode_us_.snapshot();

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "metrics/atomic_histogram.h"
@@ -29,6 +30,7 @@ struct RequestRecord {
   enum class Outcome { kStopped, kLength, kCancelled, kFailed };
   Outcome outcome = Outcome::kStopped;
   bool was_started = false;
+  std::optional<std::int64_t> prepare_us = {};  // the client's request was complete to submission
   std::int64_t queue_us = 0;
   std::int64_t prefill_us = 0;  // admission to first token
   std::int64_t decode_us = 0;   // first token to last
@@ -75,6 +77,7 @@ struct ServingSnapshot {
   HistogramSnapshot first_token_us;
   HistogramSnapshot inter_token_us;
   // Of requests that finished.
+  HistogramSnapshot prepare_us;
   HistogramSnapshot queue_us;
   HistogramSnapshot prefill_us;
   HistogramSnapshot decode_us;
@@ -139,6 +142,7 @@ class ServingCounters {
   AtomicHistogram step_tokens_{kStepTokensBounds};
   AtomicHistogram first_token_us_{kFirstTokenBoundsUs};
   AtomicHistogram inter_token_us_{kInterTokenBoundsUs};
+  AtomicHistogram prepare_us_{kPrepareTimeBoundsUs};
   AtomicHistogram queue_us_{kRequestTimeBoundsUs};
   AtomicHistogram prefill_us_{kRequestTimeBoundsUs};
   AtomicHistogram decode_us_{kRequestTimeBoundsUs};

@@ -5,7 +5,9 @@
 // core/event.h states. The attachments inside a submission are its lease on the module versions.
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,8 @@ struct Submission {
   // the first of them completes, and until then the answer is free.
   std::string constraint_prefix = {};
   std::vector<GrammarTrigger> constraint_triggers = {};
+  // When the client's request was complete, for the time that preparing it takes.
+  std::optional<std::chrono::steady_clock::time_point> received_at = {};
 };
 
 class GenerationService {

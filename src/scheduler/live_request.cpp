@@ -306,6 +306,7 @@ TokenOutput LiveRequest::describe(const SampledToken& sampled) const {
 Timings LiveRequest::timings() const {
   const Clock::time_point now = Clock::now();
   Timings timings;
+  timings.prepare_ms = milliseconds(prepare_time().value_or(Clock::duration::zero()));
   timings.queue_ms = milliseconds((was_started_ ? started_at_ : now) - submitted_at_);
   if (n_generated_ == 0) return timings;
   timings.prefill_ms = milliseconds(first_token_at_ - started_at_);

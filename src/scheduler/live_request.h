@@ -151,6 +151,8 @@ class LiveRequest {
   void append_banned(std::vector<TokenId>& tokens) const;
   TokenOutput describe(const SampledToken& sampled) const;
   Timings timings() const;
+  // From the end of the client's request to submission; nothing if no client sent it.
+  std::optional<Clock::duration> prepare_time() const;
 
   Submission submission_;
   const Vocabulary& vocabulary_;

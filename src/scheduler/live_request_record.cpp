@@ -19,6 +19,11 @@ std::optional<TokenRecord> LiveRequest::last_token() const {
   return TokenRecord{false, microseconds(last_token_at_ - token_before_at_)};
 }
 
+std::optional<LiveRequest::Clock::duration> LiveRequest::prepare_time() const {
+  if (!submission_.received_at) return std::nullopt;
+  return submitted_at_ - *submission_.received_at;
+}
+
 RequestRecord LiveRequest::record() const {
   GRAFT_CHECK(is_over());
   RequestRecord record;
@@ -32,6 +37,7 @@ RequestRecord LiveRequest::record() const {
   record.was_started = was_started_;
   const Clock::time_point now = Clock::now();
   record.whole_us = microseconds(now - submitted_at_);
+  if (const auto time = prepare_time()) record.prepare_us = microseconds(*time);
   record.queue_us = microseconds((was_started_ ? started_at_ : now) - submitted_at_);
   if (n_generated_ > 0) {
     record.prefill_us = microseconds(first_token_at_ - started_at_);

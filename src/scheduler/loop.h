@@ -35,7 +35,7 @@ namespace graft {
 
 struct LoopOptions {
   std::int32_t max_waiting = 1024;  // requests that are not yet admitted
-  double max_gap_factor = 2;        // see Pace
+  double max_gap_factor = 1.6;      // see Pace; gaps vary, and the longest shall be twice the quiet
   // Fixed share instead of Pace's; for tests and measurements.
   std::optional<std::int32_t> n_prefill_beside_decode = {};
   std::int32_t n_headroom_cells = 32;  // see PolicyLimits

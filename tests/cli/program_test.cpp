@@ -226,6 +226,7 @@ TEST(Serve, AMetricsPortOfItsOwn) {
         response.body.find("\ngraft_module_requests_total{module=\"base\",outcome=\"stop\"} 1\n"),
         std::string::npos)
         << response.body;
+    EXPECT_NE(response.body.find("\ngraft_prepare_seconds_count 1\n"), std::string::npos);
     EXPECT_NE(response.body.find("num_gpu_blocks=\"256\""), std::string::npos) << response.body;
   }
   EXPECT_EQ(post(monitor, "/v1/completions", completion("base", "t")).status, 404);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <thread>
 
@@ -98,6 +99,25 @@ TEST_F(MetricsTest, NumbersAddUpWhileAnotherThreadScrapes) {
   EXPECT_EQ(sum_over(modules, &ModuleSeries::n_generated_tokens), n_generated);
   EXPECT_EQ(sum_over(modules, &ModuleSeries::n_running), 0);
   EXPECT_EQ(sum_over(modules, &ModuleSeries::n_waiting), 0);
+}
+
+TEST_F(MetricsTest, PreparingIsTimedWhereAClientWaited) {
+  double prepare_ms = 0;
+  const auto sink = std::make_shared<CollectingSink>([&](const Event& event) {
+    if (const auto* end = std::get_if<Finished>(&event)) prepare_ms = end->timings.prepare_ms;
+    return true;
+  });
+  Submission submission;
+  submission.request = digits(1);
+  submission.sink = sink;
+  submission.received_at = std::chrono::steady_clock::now() - std::chrono::milliseconds(5);
+  ASSERT_TRUE(rig_.loop().submit(std::move(submission)));
+  sink->wait();
+  EXPECT_GE(prepare_ms, 5);
+  rig_.submit(digits(1), {})->wait();  // nobody waited for it
+  while (counters().snapshot().n_finished < 2) std::this_thread::yield();
+  EXPECT_EQ(counters().snapshot().prepare_us.n_values(), 1);
+  EXPECT_GE(counters().snapshot().prepare_us.sum, 5000);
 }
 
 TEST_F(MetricsTest, CancelledRequestsAreCountedAndLeaveNoGauge) {

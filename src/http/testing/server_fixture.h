@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -12,6 +14,7 @@
 #include "api/testing/scripted_generation.h"
 #include "http/http_server.h"
 #include "http/testing/raw_client.h"
+#include "metrics/http_counters.h"
 
 namespace graft {
 
@@ -43,6 +46,13 @@ class ServerFixture : public testing::Test {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     return false;
+  }
+
+  // As the metrics count them.
+  std::int64_t n_answers(int status) {
+    const auto& known = HttpCounters::kStatuses;
+    const auto* found = std::find(known.begin(), known.end(), status);
+    return service_.http_counters().n_answers(static_cast<std::size_t>(found - known.begin()));
   }
 
   static std::size_t resident_bytes() {
