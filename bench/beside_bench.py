@@ -9,8 +9,9 @@
   adapters   each stream has another adapter; in turn with the base (needs --adapters)
   queued     1,000 requests wait for admission; in turn with one more stream that runs
 
-Prints for each: tokens per second (with over without), the 99th percentile of the gaps between
-tokens (with over without, and over the median gap without); medians over the rounds. For `long`
+Prints for each: tokens per second (with over without) and, while all streams decode, the 99th
+percentile of the gaps between tokens (with over without, and over the median gap without); medians
+over the rounds. For `long`
 also the time that the two take apart over the time that they take together. Standard library only.
 
 usage: beside_bench.py MODEL.gguf [--only NAME...] [--adapters DIR...] [--graft PATH]
@@ -220,7 +221,7 @@ class Bench:
 
         def median(value):
             return statistics.median(value(a, b) for a, b in pairs)
-        gap = "inter_token_ms"
+        gap = "all_decode_inter_token_ms"
         rate = median(lambda a, b: b["tokens_per_second"] / a["tokens_per_second"])
         p99 = median(lambda a, b: b[gap]["p99"] / a[gap]["p99"])
         over_step = median(lambda a, b: b[gap]["p99"] / a[gap]["p50"])
@@ -244,6 +245,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=160)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--module-precision", default="f16")
     parser.add_argument("--delay", type=float, default=2.5,
                         help="seconds after which the long prompt comes: all streams decode by then")
     options = parser.parse_args()
@@ -257,7 +259,7 @@ def main():
         server = Server("graft", [
             options.graft, "serve", options.model, "--max-seqs", str(options.streams + 1), "--ctx",
             "8192", "--threads", str(options.threads), "--metrics-port", str(monitor),
-            "--modules-dir", folder]
+            "--modules-dir", folder, "--module-precision", options.module_precision]
             + [flag for i, path in enumerate(options.adapters)
                for flag in ("--module", f"m{i}={path}")])
         try:

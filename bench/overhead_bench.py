@@ -4,15 +4,19 @@
 Alternates rounds of `graft bench serve` on a running server with rounds of `step_bench decode`, which
 computes the same number of streams, prompts and tokens in process and chooses nothing. Compares the
 phase in which all streams decode; the idle server sleeps. At the end it asks the server how long
-requests of a chat took from their last byte to their submission. Standard library only.
+requests of a chat took from their last byte to their submission. With --busy it compares instead
+the library's decode steps, quiet and beside a process that keeps one core busy. Standard library
+only.
 
 usage: overhead_bench.py MODEL.gguf [--graft PATH] [--step-bench PATH] [--tokens 128] [--rounds 7]
-                         [--threads 2]
+                         [--threads 2] [--busy]
 """
 
 import argparse
+import contextlib
 import http.client
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -40,6 +44,30 @@ def compare(title, server, options, kind, streams, temperature, seeds):
     print(f"| {title} | {statistics.median(a for a, _ in pairs):.1f} | "
           f"{statistics.median(b for _, b in pairs):.1f} | "
           f"{statistics.median(a / b for a, b in pairs):.3f} |", flush=True)
+
+
+@contextlib.contextmanager
+def busy_core():
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def compare_busy(options):
+    print("| tokens per second, 8 streams | quiet | one core busy | ratio |\n|---|---|---|---|")
+    for kind in ("ours", "plain"):
+        pairs = []
+        for _ in range(options.rounds):
+            quiet = bare(options, kind, 8)
+            with busy_core():
+                pairs.append((quiet, bare(options, kind, 8)))
+        print(f"| {kind} | {statistics.median(a for a, _ in pairs):.1f} | "
+              f"{statistics.median(b for _, b in pairs):.1f} | "
+              f"{statistics.median(b / a for a, b in pairs):.3f} |", flush=True)
 
 
 def prepare_times(server, options):
@@ -71,7 +99,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--chats", type=int, default=200)
+    parser.add_argument("--busy", action="store_true")
     options = parser.parse_args()
+    if options.busy:
+        compare_busy(options)
+        return
     options.requests, options.common_prefix = 0, 0
     server = Server("graft", [options.graft, "serve", options.model, "--ctx", "4096", "--max-seqs",
                               "8", "--threads", str(options.threads), "--log-format", "json"])

@@ -323,16 +323,17 @@ void bench_deterministic(const std::string& path) {
       [&] { run_prompt(served, 512, {}); });
 }
 
-// The bare library decoding like a server's streams, for a script that compares it with one. `kind`:
-// "plain" is libllama alone, anything else has our attention. Prints tokens per second.
+// The bare library decoding like a server's streams, for a script that compares it with one.
+// `kind`: "plain" is libllama alone, anything else has our attention. Prints tokens per second.
 void bench_decode(const std::string& path, const std::string& kind, int n_seqs, int prompt,
                   int n_tokens) {
   const bool is_plain = kind == "plain";
   const ModelPointer model = is_plain ? load_plain(path) : load_model(path);
-  RawContext context(model.get(), {.n_ctx = static_cast<std::uint32_t>(
-                                       std::max(4096, n_seqs * (prompt + n_tokens + 32))),
-                                   .n_seqs = static_cast<std::uint32_t>(n_seqs),
-                                   .grafter = !is_plain});
+  RawContext context(
+      model.get(),
+      {.n_ctx = static_cast<std::uint32_t>(std::max(4096, n_seqs * (prompt + n_tokens + 32))),
+       .n_seqs = static_cast<std::uint32_t>(n_seqs),
+       .grafter = !is_plain});
   Streams streams(context, n_seqs, prompt);
   streams.advance();
   const double begin = now_ms();

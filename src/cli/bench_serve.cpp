@@ -78,6 +78,7 @@ Json to_json(const LoadSummary& summary, double client_cpu) {
           {"all_decode_tokens_per_second", summary.all_decode_tokens_per_second()},
           {"first_token_ms", to_json(summary.first_token_ms)},
           {"inter_token_ms", to_json(summary.gap_ms)},
+          {"all_decode_inter_token_ms", to_json(summary.all_decode_gap_ms)},
           {"answer_ms", to_json(summary.answer_ms)},
           {"inter_token_histogram", gaps},
           {"client_cpu", client_cpu}};
@@ -119,6 +120,9 @@ void print_text(const LoadSummary& summary, double client_cpu) {
   std::printf("\n%-22s %9s %9s %9s %9s %9s\n", "milliseconds", "mean", "p50", "p90", "p99", "max");
   print_spread("first token", summary.first_token_ms);
   print_spread("between tokens", summary.gap_ms);
+  if (summary.all_decode_seconds > 0) {
+    print_spread("- while all decode", summary.all_decode_gap_ms);
+  }
   print_spread("whole answer", summary.answer_ms);
   print_histogram(summary.gaps);
   std::printf("\nthis client used %.1f%% of a core\n", 100 * client_cpu);

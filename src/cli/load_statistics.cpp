@@ -80,17 +80,24 @@ void add_phase(const LoadRecord& record, std::size_t n_streams, LoadSummary& sum
   for (const Decoding& stretch : stretches) {
     summary.all_decode_seconds += ms_between(stretch.from, stretch.to) / 1000;
   }
+  std::vector<double> gaps;
   for (const LoadAnswer& answer : record.answers) {
     if (!answer.failure.empty() || answer.text_times.empty()) continue;
     // A text may stand for several tokens.
     const double weight = static_cast<double>(usage_of(answer).n_generated) /
                           static_cast<double>(answer.text_times.size());
     std::size_t at = 0;
+    LoadClock::time_point before = answer.text_times.front();
     for (const LoadClock::time_point time : answer.text_times) {
       while (at < stretches.size() && stretches[at].to < time) ++at;
-      if (at < stretches.size() && stretches[at].from < time) summary.all_decode_tokens += weight;
+      if (at < stretches.size() && stretches[at].from < time) {
+        summary.all_decode_tokens += weight;
+        if (stretches[at].from <= before) gaps.push_back(ms_between(before, time));
+      }
+      before = time;
     }
   }
+  summary.all_decode_gap_ms = spread_of(std::move(gaps));
 }
 
 struct Values {

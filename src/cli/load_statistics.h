@@ -47,6 +47,7 @@ struct LoadSummary {
   // The time in which every stream was between its first and its last text. Closed loop only.
   double all_decode_seconds = 0;
   double all_decode_tokens = 0;
+  Spread all_decode_gap_ms;  // of gaps that lie in it
 
   double tokens_per_second() const { return seconds > 0 ? tokens() / seconds : 0; }
   double prompt_tokens_per_second() const {

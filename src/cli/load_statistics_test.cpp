@@ -91,6 +91,9 @@ TEST(LoadStatistics, ThePhaseInWhichAllDecode) {
   EXPECT_NEAR(summary.all_decode_seconds, 0.030 + 0.005, 1e-9);
   // In (20, 50]: 30, 50 and 40. In (55, 60]: 60.
   EXPECT_NEAR(summary.all_decode_tokens, 4, 1e-9);
+  // From 30 to 50 and from 20 to 40; the others begin before the phase.
+  EXPECT_EQ(summary.all_decode_gap_ms.n_values, 2U);
+  EXPECT_DOUBLE_EQ(summary.all_decode_gap_ms.max, 20);
 }
 
 TEST(LoadBodies, PromptsDifferAfterTheCommonBeginning) {

@@ -9,9 +9,6 @@
 namespace graft {
 namespace {
 
-constexpr std::string_view kOpen = "<tool_call>";
-constexpr std::string_view kClose = "</tool_call>";
-
 // How far a piece of text was found.
 enum class Found { kWhole, kBegun, kNot };
 
@@ -92,9 +89,9 @@ class GenericSyntax : public AnswerSyntax {
       const std::size_t open = find_open(text, at, is_whole);
       add_content(message, text.substr(at, open - at));
       at = open;
-      if (!text.substr(at).starts_with(kOpen)) break;  // the end, or the beginning of a marker
+      if (!text.substr(at).starts_with(kCallOpen)) break;  // the end, or the beginning of a marker
       ToolCall call;
-      Cursor cursor(text, at + kOpen.size());
+      Cursor cursor(text, at + kCallOpen.size());
       const Found found = read_call(cursor, call);
       if (!call.name.empty()) {
         message.tool_calls.push_back(std::move(call));
@@ -102,8 +99,8 @@ class GenericSyntax : public AnswerSyntax {
       } else if (found == Found::kBegun && !is_whole) {
         break;
       } else {
-        add_content(message, text.substr(at, kOpen.size()));  // not a call
-        at += kOpen.size();
+        add_content(message, text.substr(at, kCallOpen.size()));  // not a call
+        at += kCallOpen.size();
       }
     }
     return message;
@@ -116,12 +113,13 @@ class GenericSyntax : public AnswerSyntax {
  private:
   // Where the next marker begins; or, in a text that may go on, what could become one.
   static std::size_t find_open(std::string_view text, std::size_t at, bool is_whole) {
-    const std::size_t open = text.find(kOpen, at);
+    const std::size_t open = text.find(kCallOpen, at);
     if (open != std::string_view::npos) return open;
     if (is_whole) return text.size();
-    const std::size_t first = text.size() - at < kOpen.size() ? at : text.size() - kOpen.size() + 1;
+    const std::size_t first =
+        text.size() - at < kCallOpen.size() ? at : text.size() - kCallOpen.size() + 1;
     for (std::size_t begin = first; begin < text.size(); ++begin) {
-      if (kOpen.starts_with(text.substr(begin))) return begin;
+      if (kCallOpen.starts_with(text.substr(begin))) return begin;
     }
     return text.size();
   }
@@ -148,7 +146,7 @@ class GenericSyntax : public AnswerSyntax {
     const Found found = cursor.read_object(call.arguments);
     if (!call.arguments.empty()) call.name = name;
     if (found != Found::kWhole) return found;
-    for (const std::string_view word : {std::string_view("}"), kClose}) {
+    for (const std::string_view word : {std::string_view("}"), kCallClose}) {
       if (cursor.read(word) == Found::kBegun) return Found::kBegun;
     }
     return Found::kWhole;

@@ -13,25 +13,26 @@ namespace {
 
 constexpr const char* kIntroduction =
     "You can call functions. They are, as JSON schemas:\n<tools>\n";
-constexpr const char* kCallSyntax =
+constexpr const char* kHowToCall =
     "</tools>\nTo call a function, write a JSON object with its name and its arguments between "
-    "these tags:\n<tool_call>\n{\"name\": \"the name\", \"arguments\": {}}\n</tool_call>";
+    "these tags:\n";
 constexpr const char* kMustCall = "\nAnswer with a call.";
 // A small model that is made to call functions would not stop by itself.
 constexpr const char* kMoreCalls = " (\"\\n\" call){0,7}";
+
+std::string call_text(const std::string& name, const std::string& arguments) {
+  std::string text(kCallOpen);
+  text += "\n{\"name\": " + common_json(name).dump() + ", \"arguments\": " + arguments + "}\n";
+  return text += kCallClose;
+}
 
 std::string tools_text(const common_json& tools, ToolChoice choice) {
   std::string text = kIntroduction;
   for (const common_json& tool : tools) {
     text += tool.dump() + "\n";
   }
-  text += kCallSyntax;
+  text += kHowToCall + call_text("the name", "{}");
   return choice == ToolChoice::kRequired ? text + kMustCall : text;
-}
-
-std::string call_text(const common_chat_tool_call& call) {
-  return "<tool_call>\n{\"name\": " + common_json(call.name).dump() +
-         ", \"arguments\": " + (call.arguments.empty() ? "{}" : call.arguments) + "}\n</tool_call>";
 }
 
 void write_as_text(common_chat_msg& message) {
@@ -41,7 +42,8 @@ void write_as_text(common_chat_msg& message) {
     text = "<tool_response>\n" + text + "\n</tool_response>";
   }
   for (const common_chat_tool_call& call : message.tool_calls) {
-    text += (text.empty() ? "" : "\n") + call_text(call);
+    text += (text.empty() ? "" : "\n") +
+            call_text(call.name, call.arguments.empty() ? "{}" : call.arguments);
   }
   message.content = std::move(text);
   message.content_parts.clear();
@@ -91,8 +93,9 @@ std::string call_grammar(const common_json& tools, bool parallel) {
                                  arguments + " \"}\"");
       choices += (choices.empty() ? "" : " | ") + rule;
     }
-    builder.add_rule("call",
-                     "\"<tool_call>\" \"\\n\"? ( " + choices + " ) \"\\n\"? \"</tool_call>\"");
+    builder.add_rule("call", gbnf_format_literal(std::string(kCallOpen)) + " \"\\n\"? ( " +
+                                 choices + " ) \"\\n\"? " +
+                                 gbnf_format_literal(std::string(kCallClose)));
     builder.add_rule("root", std::string("call") + (parallel ? kMoreCalls : ""));
   });
 }
@@ -119,9 +122,9 @@ std::shared_ptr<const AnswerFormat> make_generic_answer(const common_json& tools
   auto format = std::make_shared<AnswerFormat>();
   format->grammar = call_grammar(tools, parallel);
   if (choice == ToolChoice::kAuto) {
-    format->triggers.push_back({"<tool_call>", false});
+    format->triggers.push_back({std::string(kCallOpen), false});
   }
-  format->shown_texts = {"<tool_call>", "</tool_call>"};
+  format->shown_texts = {std::string(kCallOpen), std::string(kCallClose)};
   format->syntax = make_generic_syntax(tool_names(tools));
   return format;
 }

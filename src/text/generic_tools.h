@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "text/answer_format.h"
@@ -17,6 +18,9 @@
 #include "text/llama_chat.h"
 
 namespace graft {
+
+inline constexpr std::string_view kCallOpen = "<tool_call>";
+inline constexpr std::string_view kCallClose = "</tool_call>";
 
 // Calls and tool results in `messages` become text of assistant and user messages. With `tools`, an
 // array that is not empty, the system message (the first, or a new one) gets the list.

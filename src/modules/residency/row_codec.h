@@ -1,8 +1,8 @@
 // One row of factor values between f32 and the resident types, and its inverse. Used when an
 // adapter is packed; kernels have vector code of their own. Pure functions, any thread.
 //
-// A block of q8_0 is 32 int8, then their scale as bf16, which widens to f32 by one mask where ggml's
-// f16 needs a conversion. Every scale is exact as f16 too, so the block can become ggml's.
+// A block of q8_0 is 32 int8, then their scale as bf16, which widens to f32 by one mask where
+// ggml's f16 needs a conversion. Every scale is exact as f16 too, so the block can become ggml's.
 #pragma once
 
 #include <cstddef>
