@@ -11,14 +11,14 @@
 
 Prints for each: tokens per second (with over without) and, while all streams decode, the 99th
 percentile of the gaps between tokens (with over without, and over the median gap without); medians
-over the rounds. For `long`
-also the time that the two take apart over the time that they take together. Standard library only.
+over the rounds. For `long` also the time that the two take apart over the time that they take
+together. Standard library only.
 
 usage: beside_bench.py MODEL.gguf [--only NAME...] [--adapters DIR...] [--graft PATH]
                        [--streams 8] [--tokens 160] [--rounds 7] [--threads 2]
+                       [--module-precision f16] [--delay 2.5]
 """
 
-import argparse
 import contextlib
 import http.client
 import json
@@ -31,9 +31,8 @@ import sys
 import tempfile
 import threading
 import time
-from pathlib import Path
 
-from serve_bench import Server, free_port
+from serve_bench import Server, common_arguments, free_port
 
 SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", "tags"],
           "properties": {"name": {"type": "string"},
@@ -233,18 +232,12 @@ class Bench:
 
 
 def main():
-    root = Path(__file__).resolve().parent.parent
     names = ["scrapes", "idle", "schema", "long", "loads", "adapters", "queued"]
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model")
+    parser = common_arguments(__doc__)
     parser.add_argument("--only", nargs="+", choices=names, default=names)
     parser.add_argument("--adapters", nargs="*", default=[])
-    parser.add_argument("--graft", default=str(root / "build/release/graft"))
     parser.add_argument("--streams", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=160)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--module-precision", default="f16")
     parser.add_argument("--delay", type=float, default=2.5,
                         help="seconds after which the long prompt comes: all streams decode by then")

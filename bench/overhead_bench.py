@@ -8,11 +8,10 @@ requests of a chat took from their last byte to their submission. With --busy it
 the library's decode steps, quiet and beside a process that keeps one core busy. Standard library
 only.
 
-usage: overhead_bench.py MODEL.gguf [--graft PATH] [--step-bench PATH] [--tokens 128] [--rounds 7]
-                         [--threads 2] [--busy]
+usage: overhead_bench.py MODEL.gguf [--graft PATH] [--step-bench PATH] [--prompt 96] [--tokens 128]
+                         [--rounds 7] [--threads 2] [--chats 200] [--busy]
 """
 
-import argparse
 import contextlib
 import http.client
 import json
@@ -23,14 +22,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-from serve_bench import Server, run_round
-
+from serve_bench import RELEASE, Server, common_arguments, run_round
 
 
 def bare(options, kind, streams):
     command = [options.step_bench, "decode", options.model, kind, str(streams), str(options.prompt),
                str(options.tokens)]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    threads = {"GRAFT_TEST_THREADS": str(options.threads)}
+    return float(subprocess.run(command, capture_output=True, text=True, check=True,
+                                env=os.environ | threads).stdout)
+
+
+def print_row(title, pairs, ratio):
+    print(f"| {title} | {statistics.median(a for a, _ in pairs):.1f} | "
+          f"{statistics.median(b for _, b in pairs):.1f} | "
+          f"{statistics.median(ratio(a, b) for a, b in pairs):.3f} |", flush=True)
 
 
 def compare(title, server, options, kind, streams, temperature, seeds):
@@ -41,9 +47,7 @@ def compare(title, server, options, kind, streams, temperature, seeds):
         pair = (served, bare(options, kind, streams))
         if number > 0:
             pairs.append(pair)
-    print(f"| {title} | {statistics.median(a for a, _ in pairs):.1f} | "
-          f"{statistics.median(b for _, b in pairs):.1f} | "
-          f"{statistics.median(a / b for a, b in pairs):.3f} |", flush=True)
+    print_row(title, pairs, lambda served, alone: served / alone)
 
 
 @contextlib.contextmanager
@@ -65,14 +69,12 @@ def compare_busy(options):
             quiet = bare(options, kind, 8)
             with busy_core():
                 pairs.append((quiet, bare(options, kind, 8)))
-        print(f"| {kind} | {statistics.median(a for a, _ in pairs):.1f} | "
-              f"{statistics.median(b for _, b in pairs):.1f} | "
-              f"{statistics.median(b / a for a, b in pairs):.3f} |", flush=True)
+        print_row(kind, pairs, lambda quiet, busy: busy / quiet)
 
 
 def prepare_times(server, options):
     """Chats one after another; the log's own times, in milliseconds."""
-    text = "Tell me about the sea, please. " * 13  # with the template about 100 tokens
+    text = "Tell me about the sea, please. " * 13
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     for number in range(options.chats):
         body = {"model": "base", "max_tokens": 1,
@@ -88,16 +90,10 @@ def prepare_times(server, options):
 
 
 def main():
-    root = Path(__file__).resolve().parent.parent
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model")
-    parser.add_argument("--graft", default=str(root / "build/release/graft"))
-    parser.add_argument("--step-bench", default=str(root / "build/release/bench/step_bench"))
+    parser = common_arguments(__doc__)
+    parser.add_argument("--step-bench", default=str(RELEASE / "bench/step_bench"))
     parser.add_argument("--prompt", type=int, default=96)
     parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--chats", type=int, default=200)
     parser.add_argument("--busy", action="store_true")
     options = parser.parse_args()

@@ -108,14 +108,24 @@ def compare(title, options, graft, graft_models, peer):
           f"{median(lambda _, b: b['first_token_ms']['p50']):.0f} | {client:.1%} |", flush=True)
 
 
-def main():
-    cache = Path(os.environ.get("GRAFT_CACHE", Path.home() / ".cache/graft"))
-    root = Path(__file__).resolve().parent.parent
-    parser = argparse.ArgumentParser(description=__doc__,
+RELEASE = Path(__file__).resolve().parent.parent / "build/release"
+
+
+def common_arguments(description):
+    """The parser of every bench that starts servers."""
+    parser = argparse.ArgumentParser(description=description,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
+    parser.add_argument("--graft", default=str(RELEASE / "graft"))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=2)
+    return parser
+
+
+def main():
+    cache = Path(os.environ.get("GRAFT_CACHE", Path.home() / ".cache/graft"))
+    parser = common_arguments(__doc__)
     parser.add_argument("--adapters", nargs="*", default=[])
-    parser.add_argument("--graft", default=str(root / "build/release/graft"))
     parser.add_argument("--llama-server",
                         default=str(cache / "build/llama-tools/bin/llama-server"))
     parser.add_argument("--streams", type=int, default=8)
@@ -124,8 +134,6 @@ def main():
     parser.add_argument("--common-prefix", type=int, default=0)
     parser.add_argument("--temperature", type=float, default=0)
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--module-precision", default="f16")
     parser.add_argument("--rows", nargs="+", choices=["base", "mixed", "one"],
                         default=["base", "mixed", "one"])

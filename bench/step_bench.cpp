@@ -348,7 +348,8 @@ int main(int argc, char** argv) {
   if (argc < 3) {
     std::fprintf(stderr,
                  "usage: step_bench tax|modules|attention|prefill|deterministic MODEL.gguf "
-                 "[ADAPTER...]\n");
+                 "[ADAPTER...]\n"
+                 "       step_bench decode MODEL.gguf plain|ours STREAMS PROMPT TOKENS\n");
     return 2;
   }
   const std::string what = argv[1];

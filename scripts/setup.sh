@@ -173,17 +173,19 @@ configure_preset() {
 # llama-server and llama-quantize from the same source with the same flags as our own build.
 # Built anew when what they are built with has changed.
 build_llama_tools() {
-  local stamp
-  stamp="${LLAMA_TOOLS}/built-$(cat "${GRAFT_ROOT}"/cmake/llama.cmake "${GRAFT_ROOT}"/CMakePresets.json \
-    | sha256sum | cut -c1-12)"
-  if [[ -e "${stamp}" ]]; then return; fi
+  local stamp="${LLAMA_TOOLS}/built-with" made_with
+  made_with="$(cat "${GRAFT_ROOT}"/cmake/llama.cmake "${GRAFT_ROOT}"/CMakePresets.json | sha256sum)"
+  if [[ -x "${LLAMA_TOOLS}/bin/llama-server" && -x "${LLAMA_TOOLS}/bin/llama-quantize" &&
+        -e "${stamp}" && "$(<"${stamp}")" == "${made_with}" ]]; then
+    return
+  fi
   use_compiler_cache "${LLAMA_TOOLS}"
   (cd "${GRAFT_ROOT}" && run_logged "${GRAFT_CACHE}/logs/tools.log" "configuring llama.cpp's tools" \
     cmake --preset release -B "${LLAMA_TOOLS}" -DGRAFT_LLAMA_TOOLS=ON \
     -DGRAFT_LLAMA_CPP_DIR="${LLAMA_SOURCE}")
   run_logged "${GRAFT_CACHE}/logs/tools.log" "building llama-server and llama-quantize" \
     cmake --build "${LLAMA_TOOLS}" --parallel "$(nproc)" --target llama-server llama-quantize
-  touch "${stamp}"
+  printf '%s\n' "${made_with}" > "${stamp}"
 }
 
 # The model in other types, made from the Q4_1 file: Q8_0 and F32 for parity and goldens, Q4_0 for

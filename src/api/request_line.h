@@ -21,7 +21,7 @@ namespace graft::api {
 struct RequestLine {
   using Clock = std::chrono::steady_clock;
 
-  Clock::time_point begin = Clock::now();  // the request was complete
+  Clock::time_point begin;  // the request was complete
   LogLevel level = LogLevel::kInfo;
   std::string request_id;
   std::string trace_id;  // of the client's trace; "" = none

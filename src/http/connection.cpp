@@ -4,7 +4,6 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
-#include <chrono>
 #include <utility>
 
 #include "api/errors.h"
@@ -191,7 +190,6 @@ void Connection::begin_answer() {
   keep_alive_ = reader_.keep_alive() && !draining_;
   http_1_0_ = reader_.is_http_1_0();
   api::HttpRequest request = reader_.take();
-  request.received_at = std::chrono::steady_clock::now();
   head_only_ = request.method == "HEAD";
   arm_deadline();
   if (!context_.service.is_heavy(request)) {
