@@ -105,6 +105,10 @@ item ::= [^a-c\\]\\x41]? ("x" | "y")* <[3]>? .
     write("fuzz_http_request", "length", post + b"Content-Length: 16\r\n\r\n" + body)
     write("fuzz_http_request", "chunked", post + b"Transfer-Encoding: chunked\r\n\r\n5\r\n" + body[:5] +
           b"\r\nb;ext=1\r\n" + body[5:] + b"\r\n0\r\nTrailer: t\r\n\r\n")
+    write("fuzz_http_request", "trailer", post + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"y" * 1100)
+    write("fuzz_http_request", "extension", post + b"Transfer-Encoding: chunked\r\n\r\n1;x=" + b"y" * 1100)
+    write("fuzz_http_request", "trailing_host", post.replace(b"Host: x\r\n", b"") +
+          b"Transfer-Encoding: chunked\r\n\r\n0\r\nHost: x\r\n\r\n")
     write("fuzz_http_request", "expect", post + b"Content-Length: 16\r\nExpect: 100-continue\r\n\r\n" + body)
     write("fuzz_http_request", "pipeline", b"HEAD /health HTTP/1.0\r\n\r\nGET /version HTTP/1.1\r\nHost: x\r\n\r\n")
     write("fuzz_http_request", "two_lengths", post + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}")

@@ -35,6 +35,25 @@ TEST_F(HttpAdvisories, Cve202548956GiantHeaders) {
   EXPECT_EQ(warm.read_response().status, 200);
 }
 
+// The same after the header, where a chunk's extension and the trailer are headers in all but name.
+TEST_F(HttpAdvisories, EndlessTrailers) {
+  start();
+  const std::string megabytes(std::size_t{16} << 20, 'a');
+  const std::size_t before = resident_bytes();
+  for (const std::string& start_of_trailer :
+       {std::string("0\r\nX: "), std::string("0\r\nX: y\r\n"), std::string("0;x="),
+        std::string("2;x="), std::string("2\r\n{}\r\n2;x=")}) {
+    RawClient one = client();
+    one.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    one.send(start_of_trailer);
+    one.send(megabytes);
+    EXPECT_EQ(one.read_response().status, 431) << start_of_trailer;
+  }
+  if (!kSanitized) {
+    EXPECT_LT(resident_bytes(), before + (std::size_t{8} << 20));
+  }
+}
+
 // The same with bodies, declared and in chunks, that only a limit ends.
 TEST_F(HttpAdvisories, Cve202548956GiantBodies) {
   start();

@@ -193,6 +193,14 @@ TEST_F(HttpServerTest, BadHttpIsRefusedAndTheConnectionCloses) {
        }(),
        431},
       {"long target", "GET /" + std::string(70000, 'a') + " HTTP/1.1\r\n", 431},
+      {"long target before a long header",
+       "GET /" + std::string(20000, 'a') + " HTTP/1.1\r\nX: " + std::string(20000, 'a') +
+           "\r\nHost: x\r\n\r\n",
+       431},
+      {"host in the trailer",
+       "POST /v1/chat/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+       "2\r\n{}\r\n0\r\nHost: x\r\n\r\n",
+       400},
   };
   for (const BadRequest& bad : cases) {
     RawClient one = client();

@@ -3,6 +3,7 @@
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/field.hpp>
 #include <boost/beast/http/rfc7230.hpp>
+#include <chrono>
 #include <string_view>
 #include <utility>
 
@@ -29,7 +30,9 @@ void RequestReader::start_over() {
   parser_ = std::make_unique<Parser>();
   parser_->header_limit(options_.max_header_bytes);
   parser_->body_limit(options_.max_body_bytes);
-  parser_->eager(true);
+  // A call ends with the header at the latest: trailers do not pass for a part of it.
+  parser_->eager(false);
+  n_header_bytes_ = 0;
   header_checked_ = false;
   wants_continue_ = false;
 }
@@ -42,7 +45,7 @@ RequestReader::Progress RequestReader::fail(int status, std::string message) {
 
 RequestReader::Progress RequestReader::fail(const boost::beast::error_code& error) {
   if (error == http::error::header_limit) {
-    return fail(431, "The request's header is larger than " +
+    return fail(431, "The request's header, or its trailer, is larger than " +
                          std::to_string(options_.max_header_bytes) + " bytes.");
   }
   if (error == http::error::body_limit) {
@@ -56,20 +59,24 @@ RequestReader::Progress RequestReader::fail(const boost::beast::error_code& erro
 }
 
 RequestReader::Progress RequestReader::feed(boost::beast::flat_buffer& buffer) {
+  const auto too_large = boost::beast::error_code(http::error::header_limit);
   while (buffer.size() > 0 && !parser_->is_done()) {
     boost::beast::error_code error;
     const std::size_t n_used = parser_->put(buffer.data(), error);
     buffer.consume(n_used);
     if (error && error != http::error::need_more) return fail(error);
-    if (parser_->is_header_done() && !header_checked_) {
-      if (check_header() == Progress::kFailed) return Progress::kFailed;
+    if (!header_checked_) {
+      n_header_bytes_ += n_used;
+      if (n_header_bytes_ > options_.max_header_bytes) return fail(too_large);
+      if (parser_->is_header_done() && check_header() == Progress::kFailed) {
+        return Progress::kFailed;
+      }
     }
     if (error == http::error::need_more || n_used == 0) break;
   }
   if (parser_->is_done()) return Progress::kComplete;
-  if (!header_checked_ && buffer.size() > options_.max_header_bytes) {
-    return fail(boost::beast::error_code(http::error::header_limit));
-  }
+  // What the parser leaves is a part of a header, of a chunk's header or of a trailer.
+  if (buffer.size() > options_.max_header_bytes) return fail(too_large);
   return Progress::kNeedMore;
 }
 
@@ -92,23 +99,24 @@ RequestReader::Progress RequestReader::check_header() {
     if (lower_case(expect) != "100-continue") return fail(417, "The expectation is not known.");
     wants_continue_ = !is_http_1_0_ && !parser_->is_done();
   }
+  keep_head();
   return Progress::kNeedMore;
 }
 
-api::HttpRequest RequestReader::head() const {
+void RequestReader::keep_head() {
   const auto& message = parser_->get();
-  api::HttpRequest request;
-  request.method = std::string(view(message.method_string()));
-  request.target = std::string(view(message.target()));
+  head_ = {};
+  head_.method = std::string(view(message.method_string()));
+  head_.target = std::string(view(message.target()));
   for (const auto& field : message) {
-    request.headers.emplace_back(lower_case(view(field.name_string())), view(field.value()));
+    head_.headers.emplace_back(lower_case(view(field.name_string())), view(field.value()));
   }
-  return request;
 }
 
 api::HttpRequest RequestReader::take() {
-  api::HttpRequest request = head();
+  api::HttpRequest request = std::move(head_);
   request.body = std::move(parser_->get().body());
+  request.received_at = std::chrono::steady_clock::now();
   start_over();
   return request;
 }

@@ -1,5 +1,6 @@
 // RequestReader: bytes of one connection -> requests, one after another. Checks what Beast's parser
-// leaves open: Host, transfer codings, limits. Used by one strand.
+// leaves open: Host, transfer codings, limits of a chunk's header and of trailers, which are read
+// and dropped. Used by one strand.
 #pragma once
 
 #include <boost/beast/core/flat_buffer.hpp>
@@ -20,7 +21,8 @@ class RequestReader {
 
   explicit RequestReader(const HttpOptions& options);
 
-  // Consumes what belongs to the current request; what follows it stays in `buffer`.
+  // Consumes what belongs to the current request; what follows it stays in `buffer`. After
+  // kNeedMore no more than a header's limit does.
   Progress feed(boost::beast::flat_buffer& buffer);
 
   // Of a request that is under way or complete.
@@ -30,7 +32,7 @@ class RequestReader {
   bool is_http_1_0() const { return is_http_1_0_; }
 
   // The request without its body. Requires: header_complete().
-  api::HttpRequest head() const;
+  const api::HttpRequest& head() const { return head_; }
   // Requires: feed() returned kComplete. Starts over for the next request.
   api::HttpRequest take();
 
@@ -46,9 +48,12 @@ class RequestReader {
   Progress fail(const boost::beast::error_code& error);
   // What the standard asks of a header beyond its grammar.
   Progress check_header();
+  void keep_head();
 
   const HttpOptions& options_;
   std::unique_ptr<Parser> parser_;
+  std::size_t n_header_bytes_ = 0;
+  api::HttpRequest head_;
   bool header_checked_ = false;
   bool wants_continue_ = false;
   bool keep_alive_ = true;
