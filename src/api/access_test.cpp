@@ -178,6 +178,26 @@ TEST_F(AccessTest, SubmissionsCarryTheTenant) {
   EXPECT_EQ(generation_.tenants(), (std::vector<std::string>{"", "team-a"}));
 }
 
+// A chat's remembered tokens are shared as its cached prefix is: not with other tenants or salts.
+TEST_F(AccessTest, ChatsAreRememberedForTheirTenantAndSalt) {
+  ApiKey same = make_key("same");
+  same.tenant = "user";
+  set_keys({make_key("user"), same, make_key("other")});
+  const auto chat = [&](const std::string& key, const std::string& fields) {
+    const std::string body =
+        R"({"model":"base","messages":[{"role":"user","content":"hi"}])" + fields + "}";
+    EXPECT_EQ(call(key, "POST", "/v1/chat/completions", body).status, 200);
+    return prompts_.owners().back();
+  };
+  const auto owner = chat("user-key", "");
+  ASSERT_TRUE(owner);
+  EXPECT_EQ(chat("same-key", ""), owner);
+  EXPECT_NE(chat("other-key", ""), owner);
+  EXPECT_NE(chat("user-key", R"(,"cache_salt":"s")"), owner);
+  EXPECT_EQ(chat("user-key", R"(,"cache_prompt":false)"), std::nullopt);
+  EXPECT_EQ(chat("user-key", R"(,"cache_salt":"s")"), chat("same-key", R"(,"cache_salt":"s")"));
+}
+
 TEST_F(AccessTest, ConcurrencyOfAKeyIsLimitedUntilAnswersEnd) {
   ApiKey key = make_key("user");
   key.limits.max_concurrent = 2;

@@ -214,6 +214,14 @@ std::vector<Header> answer_headers(const RouteCall& route, const Submission& com
   return headers;
 }
 
+// Work that is remembered is shared as widely as cached prefixes are.
+std::optional<std::string> memo_owner(const Caller& caller, const PrefixCacheRules& rules) {
+  if (!rules.may_read || !rules.may_write) return std::nullopt;
+  std::string owner = caller.tenant();
+  owner += '\0';  // no tenant's name has one
+  return owner + rules.salt;
+}
+
 }  // namespace
 
 std::optional<HttpResponse> refuse_media_type(const HttpRequest& request) {
@@ -222,10 +230,13 @@ std::optional<HttpResponse> refuse_media_type(const HttpRequest& request) {
                                  "", "unsupported_media_type"});
 }
 
-Result<BuiltPrompts> build_prompts(const PromptBuilder& builder, const GenerationCall& call) {
+Result<BuiltPrompts> build_prompts(const PromptBuilder& builder, const GenerationCall& call,
+                                   const Caller* caller) {
   BuiltPrompts prompts;
   if (call.chat) {
-    GRAFT_ASSIGN_OR_RETURN(BuiltChat chat, builder.from_chat(*call.chat));
+    std::optional<std::string> owner;
+    if (caller != nullptr) owner = memo_owner(*caller, call.prefix_cache);
+    GRAFT_ASSIGN_OR_RETURN(BuiltChat chat, builder.from_chat(*call.chat, owner));
     prompts.tokens.push_back(std::move(chat.tokens));
     prompts.format = std::move(chat.format);
     prompts.shown_tokens = std::move(chat.shown_tokens);
@@ -244,7 +255,7 @@ Result<BuiltPrompts> build_prompts(const PromptBuilder& builder, const Generatio
 }
 
 Result<TokenLists> tokenize(const PromptBuilder& builder, const GenerationCall& call) {
-  GRAFT_ASSIGN_OR_RETURN(BuiltPrompts prompts, build_prompts(builder, call));
+  GRAFT_ASSIGN_OR_RETURN(BuiltPrompts prompts, build_prompts(builder, call, nullptr));
   return std::move(prompts.tokens);
 }
 
@@ -282,7 +293,7 @@ Answer generate(const RouteCall& route, GenerationCall call, const WriterFactory
   if (auto* answer = std::get_if<Answer>(&chosen)) return std::move(*answer);
   const Resolution& resolution = std::get<Resolution>(chosen);
   describe(*route.line, resolution, call, service.parts().observation.log_prompts);
-  auto prompts = build_prompts(service.parts().prompts, call);
+  auto prompts = build_prompts(service.parts().prompts, call, &route.caller);
   if (!prompts) return error_response(prompts.error());
   truncate(prompts->tokens, call, service.parts().facts);
   if (const Status banned = ban_words(service.parts().prompts, call); !banned) {

@@ -31,7 +31,9 @@ struct BuiltPrompts {
   std::vector<TokenId> shown_tokens;           // control tokens that are part of the format
 };
 
-Result<BuiltPrompts> build_prompts(const PromptBuilder& builder, const GenerationCall& call);
+// `caller`: whose prompts they are; null when they are only counted.
+Result<BuiltPrompts> build_prompts(const PromptBuilder& builder, const GenerationCall& call,
+                                   const Caller* caller);
 
 // The tokens alone.
 Result<TokenLists> tokenize(const PromptBuilder& builder, const GenerationCall& call);

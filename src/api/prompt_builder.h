@@ -4,8 +4,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,7 +34,9 @@ class PromptBuilder {
  public:
   virtual ~PromptBuilder() = default;
   // Errors: kInvalidArgument when the template refuses the messages, the tools or a keyword.
-  virtual Result<BuiltChat> from_chat(const ChatPrompt& prompt) const = 0;
+  // `owner`: for whom work may be remembered and found again; nothing = for nobody.
+  virtual Result<BuiltChat> from_chat(const ChatPrompt& prompt,
+                                      std::optional<std::string_view> owner) const = 0;
   // The text that from_chat() tokenises.
   virtual Result<std::string> render(const ChatPrompt& prompt) const = 0;
   virtual Result<std::vector<TokenId>> tokenize(const std::string& text,
@@ -43,7 +47,7 @@ class PromptBuilder {
 
   // A chat's tokens alone, to count them.
   Result<std::vector<TokenId>> from_messages(const ChatPrompt& prompt) const {
-    GRAFT_ASSIGN_OR_RETURN(BuiltChat built, from_chat(prompt));
+    GRAFT_ASSIGN_OR_RETURN(BuiltChat built, from_chat(prompt, std::nullopt));
     return std::move(built.tokens);
   }
 

@@ -20,11 +20,14 @@ Result<RenderedChat> TextPromptBuilder::render_parts(const ChatPrompt& prompt) c
   return chat_template_->render(request);
 }
 
-Result<BuiltChat> TextPromptBuilder::from_chat(const ChatPrompt& prompt) const {
+Result<BuiltChat> TextPromptBuilder::from_chat(const ChatPrompt& prompt,
+                                               std::optional<std::string_view> owner) const {
   GRAFT_ASSIGN_OR_RETURN(RenderedChat rendered, render_parts(prompt));
+  std::optional<OwnedMemo> memo;
+  if (owner) memo.emplace(memo_, *owner);
   BuiltChat built;
-  GRAFT_ASSIGN_OR_RETURN(built.tokens,
-                         graft::tokenize(vocabulary_, rendered.prompt, allow_special_in_input_));
+  GRAFT_ASSIGN_OR_RETURN(
+      built.tokens, graft::tokenize(vocabulary_, rendered.prompt, allow_special_in_input_, memo));
   if (rendered.format != nullptr) {
     built.shown_tokens = hidden_tokens(rendered.format->shown_texts);
     built.format = std::move(rendered.format);

@@ -4,6 +4,7 @@
 
 #include "api/prompt_builder.h"
 #include "text/chat_template.h"
+#include "text/token_memo.h"
 #include "text/vocabulary.h"
 
 namespace graft::api {
@@ -18,7 +19,8 @@ class TextPromptBuilder : public PromptBuilder {
         chat_template_(chat_template),
         allow_special_in_input_(allow_special_in_input) {}
 
-  Result<BuiltChat> from_chat(const ChatPrompt& prompt) const override;
+  Result<BuiltChat> from_chat(const ChatPrompt& prompt,
+                              std::optional<std::string_view> owner) const override;
   Result<std::string> render(const ChatPrompt& prompt) const override;
   Result<std::vector<TokenId>> tokenize(const std::string& text,
                                         const TextOptions& options) const override;
@@ -31,6 +33,7 @@ class TextPromptBuilder : public PromptBuilder {
   const Vocabulary& vocabulary_;
   const ChatTemplate* const chat_template_;
   const bool allow_special_in_input_;
+  mutable TokenMemo memo_;
 };
 
 }  // namespace graft::api

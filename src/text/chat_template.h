@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,7 +67,8 @@ struct RenderedChat {
 // `allow_special_in_input`, never. Fails if the prompt is too long, or if the parts are not known
 // and the request holds the text of a control token.
 Result<std::vector<TokenId>> tokenize(const Vocabulary& vocabulary, const RenderedPrompt& prompt,
-                                      bool allow_special_in_input);
+                                      bool allow_special_in_input,
+                                      std::optional<OwnedMemo> memo = {});
 
 struct AnalysedTemplate;  // llama.cpp's parsed program and analysis
 

@@ -59,7 +59,7 @@ std::string RenderedPrompt::text() const {
 }
 
 Result<std::vector<TokenId>> tokenize(const Vocabulary& vocabulary, const RenderedPrompt& prompt,
-                                      bool allow_special_in_input) {
+                                      bool allow_special_in_input, std::optional<OwnedMemo> memo) {
   const std::string text = prompt.text();
   if (text.size() > kMaxTextBytes) {
     return invalid_argument("the prompt has " + std::to_string(text.size()) +
@@ -82,7 +82,8 @@ Result<std::vector<TokenId>> tokenize(const Vocabulary& vocabulary, const Render
   for (const PromptPart& piece : pieces) {
     GRAFT_ASSIGN_OR_RETURN(const std::vector<TokenId> more,
                            vocabulary.tokenize(piece.text, {.add_special = false,
-                                                            .parse_special = !piece.from_request}));
+                                                            .parse_special = !piece.from_request,
+                                                            .memo = memo}));
     tokens.insert(tokens.end(), more.begin(), more.end());
   }
   if (vocabulary.adds_bos() && (tokens.empty() || tokens.front() != vocabulary.bos())) {

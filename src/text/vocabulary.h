@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "base/result.h"
 #include "core/request.h"
 #include "text/special_text.h"
+#include "text/token_memo.h"
 
 struct llama_vocab;
 
@@ -27,6 +29,8 @@ inline constexpr std::size_t kMaxTextBytes = std::size_t{8} << 20;
 struct TokenizeOptions {
   bool add_special = true;     // begin (and end) tokens that the model asks for
   bool parse_special = false;  // "<|im_end|>" in the text becomes that control token
+  // Where to find, and leave, the tokens of what stands between control tokens.
+  std::optional<OwnedMemo> memo = {};
 };
 
 class Vocabulary {
@@ -72,7 +76,10 @@ class Vocabulary {
 
   explicit Vocabulary(const llama_vocab* vocab) : vocab_(vocab) {}
   void read_tokens();
-  Status append_tokens(std::string_view text, TokenizeOptions options,
+  Status find_frame();
+  Status append_part(std::string_view text, const TokenizeOptions& options,
+                     std::vector<TokenId>& tokens) const;
+  Status append_tokens(std::string_view text, bool add_special, bool parse_special,
                        std::vector<TokenId>& tokens) const;
 
   const llama_vocab* vocab_;
@@ -82,12 +89,16 @@ class Vocabulary {
   std::vector<std::uint8_t> kinds_;  // bits of Kind
   std::vector<TokenId> end_of_generation_ids_;
   SpecialText special_text_;
-  SpecialText cut_text_;  // those and user-defined tokens: where llama.cpp cuts a text
+  // Where llama.cpp cuts a text: user-defined tokens; with parse_special those above as well.
+  SpecialText user_text_;
+  SpecialText user_and_special_text_;
+  bool strips_space_ = false;  // a token takes the white space before or behind it
   TokenId bos_ = -1;
   TokenId eos_ = -1;
   TokenId eot_ = -1;
   bool adds_bos_ = false;
-  bool adds_eos_ = false;
+  std::vector<TokenId> begin_tokens_;  // what add_special puts before a text
+  std::vector<TokenId> end_tokens_;    // and behind it
 };
 
 }  // namespace graft

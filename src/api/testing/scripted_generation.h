@@ -239,7 +239,13 @@ class FakePromptBuilder : public PromptBuilder {
   // How chats with tools are answered.
   void set_tool_format(std::shared_ptr<const AnswerFormat> format) { format_ = std::move(format); }
 
-  Result<BuiltChat> from_chat(const ChatPrompt& prompt) const override {
+  Result<BuiltChat> from_chat(const ChatPrompt& prompt,
+                              std::optional<std::string_view> owner) const override {
+    {
+      const MutexLock lock(mutex_);
+      owners_.emplace_back(owner);
+    }
+    if (prompt.messages_json.find("throw at me") != std::string::npos) throw std::bad_alloc();
     if (prompt.messages_json.find("refuse me") != std::string::npos) {
       return invalid_argument("The chat template refused the messages.", "messages");
     }
@@ -273,8 +279,16 @@ class FakePromptBuilder : public PromptBuilder {
     return text;
   }
 
+  // Of every chat, in order.
+  std::vector<std::optional<std::string>> owners() const {
+    const MutexLock lock(mutex_);
+    return owners_;
+  }
+
  private:
   std::shared_ptr<const AnswerFormat> format_;
+  mutable Mutex mutex_;
+  mutable std::vector<std::optional<std::string>> owners_ GRAFT_GUARDED_BY(mutex_);
 };
 
 // A registry with the base "tiny" (also "base") and the modules "pirate" and "formal".
