@@ -93,6 +93,14 @@ TEST_F(MetricsRoutesTest, EveryAnswerIsCountedOnce) {
   EXPECT_EQ(n_of(200), 2);
   EXPECT_EQ(n_of(400), 1);
   EXPECT_EQ(n_of(500), 1);
+  const HttpResponse failed =
+      call_service(service_, {"POST",
+                              "/v1/chat/completions",
+                              {},
+                              R"({"messages":[{"role":"user","content":"throw at me"}]})"});
+  EXPECT_EQ(failed.status, 500);
+  EXPECT_NE(header_of(failed, "x-request-id"), "");
+  EXPECT_EQ(n_of(500), 2);
 
   generation_.set_script({.silent = true});
   {

@@ -1,6 +1,7 @@
 #include "api/service.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "api/errors.h"
@@ -8,6 +9,7 @@
 #include "api/routes.h"
 #include "api/trace_context.h"
 #include "base/check.h"
+#include "base/log.h"
 
 namespace graft::api {
 namespace {
@@ -111,7 +113,7 @@ std::optional<HttpResponse> Service::refuse_early(const HttpRequest& head) {
 
 Answer Service::answer(const HttpRequest& request, const std::shared_ptr<Waker>& waker) {
   const auto line = begin_line(request, request_id_of(request));
-  Answer answer = dispatch(request, line, waker);
+  Answer answer = dispatch_or_error(request, line, waker);
   if (auto* response = std::get_if<HttpResponse>(&answer)) {
     finish(*response, *line);
     return answer;
@@ -144,6 +146,17 @@ std::variant<Service::Way, HttpResponse> Service::find_way(const HttpRequest& re
   }
   return Way{route, std::move(path_tail), std::move(path_module),
              std::move(std::get<Caller>(admission))};
+}
+
+Answer Service::dispatch_or_error(const HttpRequest& request,
+                                  const std::shared_ptr<RequestLine>& line,
+                                  const std::shared_ptr<Waker>& waker) {
+  try {
+    return dispatch(request, line, waker);
+  } catch (const std::exception& error) {
+    log_error("request " + line->request_id + " failed: " + error.what());
+    return error_response(internal_error("The request could not be processed."));
+  }
 }
 
 Answer Service::dispatch(const HttpRequest& request, const std::shared_ptr<RequestLine>& line,

@@ -101,6 +101,8 @@ class Service {
     Caller caller;
   };
   std::variant<Way, HttpResponse> find_way(const HttpRequest& request) const;
+  Answer dispatch_or_error(const HttpRequest& request, const std::shared_ptr<RequestLine>& line,
+                           const std::shared_ptr<Waker>& waker);
   Answer dispatch(const HttpRequest& request, const std::shared_ptr<RequestLine>& line,
                   const std::shared_ptr<Waker>& waker);
   std::string request_id_of(const HttpRequest& request);

@@ -10,7 +10,8 @@
 
 namespace graft {
 
-// Never throws: what the service throws becomes a 500.
+// Never throws. What a route throws the service itself answers; here ends what it could not, for
+// want of memory.
 api::Answer answer_or_error(api::Service& service, const api::HttpRequest& request,
                             const std::shared_ptr<api::Waker>& waker) noexcept;
 
