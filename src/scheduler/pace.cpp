@@ -56,14 +56,13 @@ std::int32_t Pace::prefill_share(const StreamCounts& counts) const {
   const std::int32_t n_decode = counts.n_decode;
   const std::int32_t n_prefill = std::max(0, counts.n_streams - n_decode);
   const double quiet = n_decode > 0 ? quiet_ms(n_decode) : 0;
-  double n_rows = kStepBeforeMeasuring;
-  if (counts.n_settled == 0) {
-    n_rows = kLadder.back();
-  } else if (quiet > 0 && ms_per_prefill_row_ > 0) {
+  double n_rows = counts.n_settled == 0 ? kLadder.back() : kStepBeforeMeasuring;
+  if (quiet > 0 && ms_per_prefill_row_ > 0) {
     // A decode row costs no less than a prompt row: so much is known of steps never seen.
     const double later =
         std::max(quiet_ms(n_decode + n_prefill), quiet + ms_per_prefill_row_ * n_prefill);
-    const double ratio = std::max(1.0, static_cast<double>(n_prefill) / counts.n_settled);
+    const double ratio =
+        std::max(1.0, static_cast<double>(n_prefill) / std::max(1, counts.n_settled));
     n_rows = n_decode + (max_gap_factor_ * ratio * later - quiet) / ms_per_prefill_row_;
   }
   std::int32_t n_total =

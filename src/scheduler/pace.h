@@ -4,9 +4,10 @@
 // A quiet step (decode rows only) of n rows takes q(n); each prompt row beside them adds r. Streams
 // that are still computing their prompts will decode soon, so with d decode rows of s streams a
 // step may take max_gap_factor * q(s): q(d) + share * r must stay below that. Where more streams
-// wait for their first token than are settled in decoding, the limit grows with their ratio: a gap
-// is worth it when more streams gain by it than suffer from it. A stream is settled after its first
-// kSettledTokens: a burst of requests is computed as one, and nobody's steady reading stutters.
+// wait for their first token than are settled in decoding, the limit grows with their ratio (of one
+// settled stream where there is none): a gap is worth it when more streams gain by it than suffer
+// from it. A stream is settled after its first kSettledTokens: a burst of requests is computed
+// nearly as one, and nobody's steady reading stutters.
 // Decode and prompt rows together come from a short ladder of multiples of 8, because llama.cpp
 // builds a new graph whenever their number changes and its kernels take rows by fours.
 //
@@ -36,7 +37,7 @@ class Pace {
   void record(std::int32_t n_decode, std::int32_t n_prefill, double ms);
 
   // Prompt rows beside the decode rows; at least 4. Before anything is known, what fills a step of
-  // 32 rows.
+  // 32 rows; the longest step where no stream is settled.
   std::int32_t prefill_share(const StreamCounts& counts) const;
 
  private:

@@ -359,12 +359,23 @@ TEST(Pace, StreamsThatWillDecodeSoonCountAsIfTheyDid) {
   for (int i = 0; i < 50; ++i) pace.record(1, 0, 5);
   for (int i = 0; i < 50; ++i) pace.record(1, 16, 5 + 16 * 0.5);
   EXPECT_EQ(pace.prefill_share({1, 1, 1}), 7);
-  EXPECT_EQ(pace.prefill_share({8, 4, 4}), 12);   // 2 * (5 + 4 * 0.5) - 5 = 9 ms: 16 of 22 rows
-  EXPECT_EQ(pace.prefill_share({8, 1, 1}), 191);  // seven wait, one decodes: 192 of 229 rows
-  EXPECT_EQ(pace.prefill_share({8, 4, 0}), 508);  // the burst goes first
-  EXPECT_EQ(pace.prefill_share({8, 4, 2}), 44);   // 2 * 2 * 7 - 5 = 23 ms: 48 of 50 rows
+  EXPECT_EQ(pace.prefill_share({8, 4, 4}), 12);    // 2 * (5 + 4 * 0.5) - 5 = 9 ms: 16 of 22 rows
+  EXPECT_EQ(pace.prefill_share({8, 1, 1}), 191);   // seven wait, one decodes: 192 of 229 rows
+  EXPECT_EQ(pace.prefill_share({8, 4, 0}), 92);    // 4 * 2 * 7 - 5 = 51 ms: 96 of 106 rows
+  EXPECT_EQ(pace.prefill_share({32, 1, 0}), 511);  // the burst goes first
+  EXPECT_EQ(pace.prefill_share({8, 4, 2}), 44);    // 2 * 2 * 7 - 5 = 23 ms: 48 of 50 rows
   for (int i = 0; i < 50; ++i) pace.record(8, 0, 12);
   EXPECT_EQ(pace.prefill_share({8, 4, 4}), 28);  // 2 * (12 + 4 * 0.5) - 12 = 16 ms: 32 of 36 rows
+}
+
+// Streams that have only begun are read as well: a long prompt does not stop them.
+TEST(Pace, OnePromptBesideStreamsThatHaveJustBegun) {
+  Pace pace(2);
+  EXPECT_EQ(pace.prefill_share({9, 8, 0}), 504);  // nothing is known
+  for (int i = 0; i < 50; ++i) pace.record(8, 0, 12);
+  for (int i = 0; i < 50; ++i) pace.record(8, 16, 12 + 16 * 0.5);
+  EXPECT_EQ(pace.prefill_share({9, 8, 0}), pace.prefill_share({9, 8, 8}));
+  EXPECT_EQ(pace.prefill_share({9, 8, 0}), 24);  // 2 * 12.5 - 12 = 13 ms: 32 of 34 rows
 }
 
 }  // namespace
