@@ -24,7 +24,7 @@ Result<BuiltChat> TextPromptBuilder::from_chat(const ChatPrompt& prompt,
                                                std::optional<std::string_view> owner) const {
   GRAFT_ASSIGN_OR_RETURN(RenderedChat rendered, render_parts(prompt));
   std::optional<OwnedMemo> memo;
-  if (owner) memo.emplace(memo_, *owner);
+  if (owner) memo = OwnedMemo{&memo_, *owner};
   BuiltChat built;
   GRAFT_ASSIGN_OR_RETURN(
       built.tokens, graft::tokenize(vocabulary_, rendered.prompt, allow_special_in_input_, memo));

@@ -57,7 +57,7 @@ class TokenMemo {
 
 // A memo as one owner sees it.
 struct OwnedMemo {
-  TokenMemo& memo;
+  TokenMemo* memo;  // not null
   std::string_view owner;
 };
 

@@ -90,7 +90,7 @@ Result<std::unique_ptr<Vocabulary>> Vocabulary::create(const llama_vocab* vocab)
   std::unique_ptr<Vocabulary> vocabulary(new Vocabulary(vocab));
   try {
     vocabulary->read_tokens();
-    GRAFT_RETURN_IF_ERROR(vocabulary->find_frame());
+    vocabulary->find_frame();
   } catch (const std::exception& e) {
     return data_corrupt(std::string("the model's vocabulary cannot be read: ") + e.what());
   }
@@ -139,21 +139,24 @@ void Vocabulary::read_tokens() {
 }
 
 // Each kind of tokenizer has rules of its own for these; a text with and without them tells.
-Status Vocabulary::find_frame() {
+void Vocabulary::find_frame() {
   std::vector<TokenId> bare;
   std::vector<TokenId> framed;
-  GRAFT_RETURN_IF_ERROR(append_tokens("a", false, false, bare));
-  GRAFT_RETURN_IF_ERROR(append_tokens("a", true, false, framed));
-  const bool knows_a = !bare.empty();
-  const auto text =
-      knows_a ? std::search(framed.begin(), framed.end(), bare.begin(), bare.end())
-              : framed.begin() + std::min<std::ptrdiff_t>(adds_bos_ ? 1 : 0, std::ssize(framed));
-  if (knows_a && text == framed.end()) {
-    return not_supported("the model's tokenizer changes a text when it marks its beginning or end");
+  const bool works = append_tokens("a", false, false, bare) &&
+                     append_tokens("a", true, false, framed) && !bare.empty();
+  const auto text = std::search(framed.begin(), framed.end(), bare.begin(), bare.end());
+  if (works && text != framed.end()) {
+    begin_tokens_.assign(framed.begin(), text);
+    end_tokens_.assign(text + std::ssize(bare), framed.end());
+    return;
   }
-  begin_tokens_.assign(framed.begin(), text);
-  end_tokens_.assign(text + std::ssize(bare), framed.end());
-  return {};
+  // A vocabulary of something else than letters.
+  if (adds_bos_) {
+    begin_tokens_ = {bos_};
+  }
+  if (llama_vocab_get_add_eos(vocab_) && eos_ >= 0) {
+    end_tokens_ = {eos_};
+  }
 }
 
 bool Vocabulary::is_end_of_generation(TokenId token) const {
@@ -212,12 +215,12 @@ Status Vocabulary::append_part(std::string_view text, const TokenizeOptions& opt
     return append_tokens(text, false, options.parse_special, tokens);
   }
   const auto& [memo, owner] = *options.memo;
-  if (memo.append_known(owner, text, tokens)) {
+  if (memo->append_known(owner, text, tokens)) {
     return {};
   }
   const std::size_t old_size = tokens.size();
   GRAFT_RETURN_IF_ERROR(append_tokens(text, false, true, tokens));
-  memo.remember(owner, text, std::span(tokens).subspan(old_size));
+  memo->remember(owner, text, std::span(tokens).subspan(old_size));
   return {};
 }
 

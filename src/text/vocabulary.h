@@ -76,7 +76,7 @@ class Vocabulary {
 
   explicit Vocabulary(const llama_vocab* vocab) : vocab_(vocab) {}
   void read_tokens();
-  Status find_frame();
+  void find_frame();
   Status append_part(std::string_view text, const TokenizeOptions& options,
                      std::vector<TokenId>& tokens) const;
   Status append_tokens(std::string_view text, bool add_special, bool parse_special,

@@ -219,7 +219,7 @@ TEST(VocabulariesTest, PartsHaveTheTokensOfTheWhole) {
           const std::vector<TokenId> expected = llamas_tokens(vocab, text, options);
           ASSERT_EQ((*vocabulary)->tokenize(text, options).value(), expected)
               << testing::PrintToString(text) << add_special << parse_special;
-          options.memo.emplace(memo, "me");
+          options.memo = OwnedMemo{&memo, "me"};
           ASSERT_EQ((*vocabulary)->tokenize(text, options).value(), expected)
               << testing::PrintToString(text) << add_special << parse_special;
         }
