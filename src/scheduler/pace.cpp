@@ -8,8 +8,9 @@ namespace graft {
 
 namespace {
 
-constexpr std::array<std::int32_t, 12> kLadder = {8,  16,  24,  32,  48,  64,
-                                                  96, 128, 192, 256, 384, 512};
+constexpr std::array<std::int32_t, 15> kLadder = {8,  12, 16,  20,  24,  28,  32, 48,
+                                                  64, 96, 128, 192, 256, 384, 512};
+constexpr std::int32_t kRowsOfAKernel = 4;
 constexpr std::int32_t kStepBeforeMeasuring = 32;
 constexpr std::int32_t kLeastShare = 4;  // a prompt goes on, however many decode
 
@@ -65,8 +66,8 @@ std::int32_t Pace::prefill_share(const StreamCounts& counts) const {
         std::max(1.0, static_cast<double>(n_prefill) / std::max(1, counts.n_settled));
     n_rows = n_decode + (max_gap_factor_ * ratio * later - quiet) / ms_per_prefill_row_;
   }
-  std::int32_t n_total =
-      (n_decode + kLeastShare + kLadder.front() - 1) / kLadder.front() * kLadder.front();
+  const std::int32_t least = n_decode + kLeastShare + kRowsOfAKernel - 1;
+  std::int32_t n_total = std::max(kLadder.front(), least / kRowsOfAKernel * kRowsOfAKernel);
   for (const std::int32_t rung : kLadder) {
     if (rung <= n_rows) n_total = std::max(n_total, rung);
   }

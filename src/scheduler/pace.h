@@ -8,7 +8,7 @@
 // settled stream where there is none): a gap is worth it when more streams gain by it than suffer
 // from it. A stream is settled after its first kSettledTokens: a burst of requests is computed
 // nearly as one, and nobody's steady reading stutters.
-// Decode and prompt rows together come from a short ladder of multiples of 8, because llama.cpp
+// Decode and prompt rows together come from a short ladder of multiples of 4, because llama.cpp
 // builds a new graph whenever their number changes and its kernels take rows by fours.
 //
 // Only numbers go in: no clock of its own. Belongs to the engine thread.

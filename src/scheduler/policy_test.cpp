@@ -333,8 +333,7 @@ TEST(Pace, KeepsTheGapUnderTheFactor) {
   Pace pace(2);
   for (int i = 0; i < 50; ++i) pace.record(8, 0, 20);
   for (int i = 0; i < 50; ++i) pace.record(8, 16, 20 + 16 * 1.0);
-  EXPECT_EQ(pace.prefill_share({8, 8, 8}),
-            16);  // 20 ms for prompt rows of 1 ms: 24 is the rung below
+  EXPECT_EQ(pace.prefill_share({8, 8, 8}), 20);  // 20 ms for prompt rows of 1 ms: 28 rows
   Pace generous(10);
   for (int i = 0; i < 50; ++i) generous.record(8, 0, 20);
   for (int i = 0; i < 50; ++i) generous.record(8, 16, 36);
@@ -346,6 +345,9 @@ TEST(Pace, NeverStopsPrefillAndSurvivesAHiccup) {
   for (int i = 0; i < 50; ++i) pace.record(1, 0, 1);
   for (int i = 0; i < 50; ++i) pace.record(1, 8, 100);
   EXPECT_EQ(pace.prefill_share({1, 1, 1}), 7);
+  for (int i = 0; i < 50; ++i) pace.record(8, 0, 2);
+  EXPECT_EQ(pace.prefill_share({8, 8, 8}), 4);
+  EXPECT_EQ(pace.prefill_share({7, 7, 7}), 5);
   Pace steady(2);
   for (int i = 0; i < 50; ++i) steady.record(1, 0, 10);
   for (int i = 0; i < 50; ++i) steady.record(1, 32, 20);
@@ -359,7 +361,7 @@ TEST(Pace, StreamsThatWillDecodeSoonCountAsIfTheyDid) {
   for (int i = 0; i < 50; ++i) pace.record(1, 0, 5);
   for (int i = 0; i < 50; ++i) pace.record(1, 16, 5 + 16 * 0.5);
   EXPECT_EQ(pace.prefill_share({1, 1, 1}), 7);
-  EXPECT_EQ(pace.prefill_share({8, 4, 4}), 12);    // 2 * (5 + 4 * 0.5) - 5 = 9 ms: 16 of 22 rows
+  EXPECT_EQ(pace.prefill_share({8, 4, 4}), 16);    // 2 * (5 + 4 * 0.5) - 5 = 9 ms: 20 of 22 rows
   EXPECT_EQ(pace.prefill_share({8, 1, 1}), 191);   // seven wait, one decodes: 192 of 229 rows
   EXPECT_EQ(pace.prefill_share({8, 4, 0}), 92);    // 4 * 2 * 7 - 5 = 51 ms: 96 of 106 rows
   EXPECT_EQ(pace.prefill_share({32, 1, 0}), 511);  // the burst goes first
