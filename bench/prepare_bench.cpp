@@ -3,7 +3,6 @@
 //
 //   prepare_bench MODEL [--benchmark_...]
 #include <benchmark/benchmark.h>
-#include <llama.h>
 
 #include <cstdio>
 #include <exception>
@@ -15,6 +14,7 @@
 #include "api/generation_call.h"
 #include "api/text_prompt_builder.h"
 #include "text/chat_template.h"
+#include "text/test_vocabulary.h"
 #include "text/vocabulary.h"
 
 namespace graft {
@@ -87,12 +87,7 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "usage: prepare_bench MODEL [--benchmark_...]\n");
     return 2;
   }
-  llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
-  llama_backend_init();
-  llama_model_params params = llama_model_default_params();
-  params.vocab_only = true;
-  const std::unique_ptr<llama_model, decltype(&llama_model_free)> model(
-      llama_model_load_from_file(argv[1], params), &llama_model_free);
+  const ModelPtr model = load_vocabulary_only(argv[1]);
   if (model == nullptr) {
     std::fprintf(stderr, "prepare_bench: cannot read %s\n", argv[1]);
     return 1;

@@ -24,7 +24,7 @@ struct HttpRequest {
   std::string body;
   // It has waited for modules; what is unknown now stays unknown.
   bool modules_awaited = false;
-  // It was complete: the value is made when the last byte has come.
+  // It was complete; the reader of its bytes says when.
   std::chrono::steady_clock::time_point received_at = std::chrono::steady_clock::now();
 
   // The first header of that name, or "". Requires: `name` in lower case.

@@ -12,6 +12,7 @@
 #include "api/generation_exchange.h"
 #include "api/module_choice.h"
 #include "api/whole_answer.h"
+#include "base/sized_text.h"
 
 namespace graft::api {
 namespace {
@@ -217,9 +218,10 @@ std::vector<Header> answer_headers(const RouteCall& route, const Submission& com
 // Work that is remembered is shared as widely as cached prefixes are.
 std::optional<std::string> memo_owner(const Caller& caller, const PrefixCacheRules& rules) {
   if (!rules.may_read || !rules.may_write) return std::nullopt;
-  std::string owner = caller.tenant();
-  owner += '\0';  // no tenant's name has one
-  return owner + rules.salt;
+  std::string owner;
+  append_sized(owner, caller.tenant());
+  append_sized(owner, rules.salt);
+  return owner;
 }
 
 }  // namespace

@@ -3,15 +3,11 @@
 #include <cstdint>
 #include <set>
 
+#include "base/sized_text.h"
+
 namespace graft {
 
 namespace {
-
-// With its length in front, so that no two texts can run into each other.
-void append_part(std::string& text, std::string_view part) {
-  text += std::to_string(part.size()) + ':';
-  text += part;
-}
 
 // Where an attachment begins to act does not matter to the tokens on which it acts.
 std::string role_at(const AttachmentSet& attachments, std::int32_t position) {
@@ -29,9 +25,9 @@ std::string role_at(const AttachmentSet& attachments, std::int32_t position) {
 PrefixKey make_prefix_key(std::string_view tenant, std::string_view salt,
                           std::string_view computed_by, const AttachmentSet& attachments) {
   PrefixKey key;
-  append_part(key.root, tenant);
-  append_part(key.root, salt);
-  append_part(key.root, computed_by);
+  append_sized(key.root, tenant);
+  append_sized(key.root, salt);
+  append_sized(key.root, computed_by);
   std::set<std::int32_t> begins = {0};
   for (const Attachment& attachment : attachments.attachments) {
     begins.insert(attachment.start_position);

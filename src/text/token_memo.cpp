@@ -2,15 +2,14 @@
 
 #include <utility>
 
+#include "base/sized_text.h"
+
 namespace graft {
 namespace {
 
-// The owner's length keeps it apart from the text, whatever bytes either has.
 std::string make_key(std::string_view owner, std::string_view text) {
-  std::string key = std::to_string(owner.size());
-  key.reserve(key.size() + 1 + owner.size() + text.size());
-  key += ' ';
-  key += owner;
+  std::string key;
+  append_sized(key, owner);
   key += text;
   return key;
 }

@@ -29,7 +29,7 @@ class Cutter {
   Cutter(std::string_view text, bool strips_space) : text_(text), strips_space_(strips_space) {}
 
   void add(SpecialText::Match match) {
-    if (n_overlapping_ > 0 && match.begin < group_.end) {
+    if (match.begin < group_.end) {
       group_.end = std::max(group_.end, match.end);
       ++n_overlapping_;
       return;
